@@ -1,0 +1,68 @@
+//! The plugin configuration, in four steps: the strict wire form ([`wire`]), defaults and ranges in one place
+//! ([`limits`]), validation that names the path of every mistake ([`ConfigError`]), and the runtime objects
+//! ([`Config`]).
+
+mod compile;
+pub mod limits;
+pub mod wire;
+
+pub use compile::Config;
+
+use std::fmt;
+
+/// One mistake: where it is, and what is allowed there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Path of the field, such as `pools[0].endpoints[2].address`; `.` for the whole.
+    pub path: String,
+    /// What is wrong and what is allowed.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message)
+    }
+}
+
+/// All mistakes of a configuration that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// At least one.
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, problem) in self.problems.iter().enumerate() {
+            let separator = if n == 0 { "" } else { "; " };
+            write!(f, "{separator}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Reads a plugin configuration. Nothing at all is the empty configuration, which steers no cluster.
+///
+/// # Errors
+/// Every mistake with its path: what is no JSON, unknown fields, wrong types, values out of range, duplicates.
+pub fn parse(bytes: &[u8]) -> Result<Config, ConfigError> {
+    let bytes = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes };
+    if !bytes.trim_ascii_start().starts_with(b"{") {
+        let message = "must be a JSON object".to_owned();
+        return Err(ConfigError { problems: vec![Problem { path: ".".to_owned(), message }] });
+    }
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let wire: wire::Plugin = serde_path_to_error::deserialize(&mut json).map_err(|error| ConfigError {
+        problems: vec![Problem { path: error.path().to_string(), message: error.inner().to_string() }],
+    })?;
+    json.end().map_err(|error| ConfigError {
+        problems: vec![Problem { path: ".".to_owned(), message: error.to_string() }],
+    })?;
+    compile::compile(wire)
+}
+
+#[cfg(test)]
+mod tests;
