@@ -3,11 +3,11 @@
 
 use crate::host::{self, HostError, Metric, MetricKind};
 use std::time::Duration;
-use warmroute_core::accounting::{Account, Served};
+use warmroute_core::accounting::Account;
 use warmroute_core::outcome::Outcome;
-use warmroute_core::picker::{Pass, Pick, Reason};
+use warmroute_core::picker::{Pass, Pick};
 use warmroute_core::refusal::Refusal;
-use warmroute_core::strategy::StrategyName;
+use warmroute_core::stats;
 
 /// Every stat, defined once per VM.
 #[derive(Debug)]
@@ -27,17 +27,20 @@ pub struct Stats {
 impl Stats {
     /// Defines them all.
     pub fn define() -> Result<Self, HostError> {
+        let counter = |name: &str| host::define_metric(MetricKind::Counter, name);
+        let counters =
+            |names: Vec<String>| -> Result<Vec<Metric>, HostError> { names.iter().map(|name| counter(name)).collect() };
         Ok(Self {
-            pick: counters("pick", StrategyName::ALL.map(StrategyName::name))?,
-            reason: counters("pick_reason", Reason::ALL.map(Reason::name))?,
-            pass: counters("pass", Pass::ALL.map(Pass::name))?,
-            host_error: counter("pass.host_error")?,
-            refusal: counters("refusal", Refusal::ALL.map(Refusal::name))?,
-            served: counters("served", Served::NAMES)?,
-            outcome: counters("outcome", Outcome::ALL.map(Outcome::name))?,
-            endpoint_unknown: counter("endpoint_unknown")?,
-            in_flight: host::define_metric(MetricKind::Gauge, "warmroute.in_flight")?,
-            service_time: host::define_metric(MetricKind::Histogram, "warmroute.service_time_us")?,
+            pick: counters(stats::picks())?,
+            reason: counters(stats::reasons())?,
+            pass: counters(stats::passes())?,
+            host_error: counter(stats::HOST_ERROR)?,
+            refusal: counters(stats::refusals())?,
+            served: counters(stats::served())?,
+            outcome: counters(stats::outcomes())?,
+            endpoint_unknown: counter(stats::ENDPOINT_UNKNOWN)?,
+            in_flight: host::define_metric(MetricKind::Gauge, stats::IN_FLIGHT)?,
+            service_time: host::define_metric(MetricKind::Histogram, stats::SERVICE_TIME)?,
         })
     }
 
@@ -75,14 +78,6 @@ impl Stats {
         let micros = u64::try_from(service_time.as_micros()).unwrap_or(u64::MAX);
         ignore(host::record(self.service_time, micros));
     }
-}
-
-fn counter(name: &str) -> Result<Metric, HostError> {
-    host::define_metric(MetricKind::Counter, &format!("warmroute.{name}"))
-}
-
-fn counters<const N: usize>(group: &str, names: [&str; N]) -> Result<Vec<Metric>, HostError> {
-    names.iter().map(|name| counter(&format!("{group}.{name}"))).collect()
 }
 
 fn add(metric: Option<&Metric>, by: i64) {

@@ -18,6 +18,7 @@
 //! | [`outcome`], [`accounting`] | how a request ended, and who served it |
 //! | [`refusal`] | refusals as HTTP and gRPC answers |
 //! | [`pairs`] | header lists as proxy-wasm lays them out in memory |
+//! | [`stats`] | the names under which outcomes are counted |
 //! | [`throttle`] | how often a warning may be logged |
 
 #![deny(
@@ -46,5 +47,6 @@ pub mod refusal;
 pub mod request;
 pub mod ring;
 pub mod snapshot;
+pub mod stats;
 pub mod strategy;
 pub mod throttle;

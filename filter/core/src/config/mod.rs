@@ -51,7 +51,8 @@ impl std::error::Error for ConfigError {}
 pub fn parse(bytes: &[u8]) -> Result<Config, ConfigError> {
     let bytes = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes };
     if !bytes.trim_ascii_start().starts_with(b"{") {
-        let message = "must be a JSON object".to_owned();
+        let start = bytes.get(..20).unwrap_or(bytes).escape_ascii();
+        let message = format!("must be a JSON object, as a google.protobuf.StringValue; starts with \"{start}\"");
         return Err(ConfigError { problems: vec![Problem { path: ".".to_owned(), message }] });
     }
     let mut json = serde_json::Deserializer::from_slice(bytes);

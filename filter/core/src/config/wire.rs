@@ -93,3 +93,10 @@ pub struct Request {
     #[cfg_attr(feature = "schema", schemars(extend("default" = limits::DESTINATION_HEADER)))]
     pub destination_header: Option<String>,
 }
+
+/// The JSON schema of [`Plugin`], from which the reference for users is made.
+#[cfg(feature = "schema")]
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(Plugin).to_value()
+}

@@ -1,0 +1,67 @@
+# `make help` lists the targets. What they need is found or installed by tools/setup.sh, which says what it did.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The binaries of tests/: optimised, and quicker to build than a release.
+RUN := source tools/env.sh && cargo run --quiet --profile demo -p warmroute-tests --bin
+
+# Arguments for the program that a target runs, e.g. make bench-cost ARGS=--quick
+ARGS ?=
+
+.PHONY: help setup build wasm demo up down test test-native test-wasm test-envoy test-envoy-matrix lint bench-cost docs
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
+
+setup: ## find or install everything that the targets below need
+	@tools/setup.sh
+
+build: wasm ## build everything: the filters, the mock model server, the demo and the benches
+	@cargo build --quiet --profile demo -p warmroute-tests --bins
+
+wasm: ## build the filters into target/wasm/
+	@tools/setup.sh wasm
+	@tools/build-wasm.sh
+
+demo: wasm ## show cold loads and latency by round robin and by Warmroute (about 2 minutes)
+	@tools/setup.sh envoy
+	@$(RUN) demo -- run $(ARGS)
+
+up: wasm ## start eight mock model servers and one Envoy, and leave them running
+	@tools/setup.sh envoy
+	@$(RUN) demo -- up $(ARGS)
+
+down: ## stop what `make up` started
+	@$(RUN) demo -- down
+
+test: ## run lint and every test; the last line says how many passed and failed
+	@tools/setup.sh wasm envoy wasm-test lint
+	@tools/test.sh
+
+test-native: ## test the core and the test tools on this machine
+	@tools/test.sh native
+
+test-wasm: ## test the core compiled to wasm32, under Node
+	@tools/setup.sh wasm wasm-test
+	@tools/test.sh wasm
+
+test-envoy: ## test the built filter in a real Envoy (ENVOY_VERSION=1.38.3 chooses one)
+	@tools/setup.sh wasm envoy
+	@tools/test.sh envoy
+
+test-envoy-matrix: ## the same in every Envoy that tools/versions.sh names
+	@source tools/versions.sh && for version in $$ENVOY_VERSIONS; do \
+	  ENVOY_VERSION=$$version $(MAKE) --no-print-directory test-envoy; done
+
+lint: ## check formatting, lints, documentation, dependencies and scripts
+	@tools/setup.sh wasm lint
+	@tools/lint.sh
+
+bench-cost: wasm ## measure the CPU that a request costs in Envoy, with and without Warmroute
+	@tools/setup.sh envoy bench
+	@$(RUN) bench-cost -- $(ARGS)
+
+docs: ## write docs/configuration.md anew, and build the documentation of the crates
+	@UPDATE_DOCS=1 cargo test --quiet -p warmroute-tests --test documentation
+	@cargo doc --quiet --no-deps

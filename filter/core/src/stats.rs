@@ -1,0 +1,81 @@
+//! Names of the filter's stats: a fixed set, made from the outcomes that they count. Envoy shows each as
+//! `wasmcustom.{name}`. What they mean to an operator is told in docs/stats.md.
+
+use crate::accounting::Served;
+use crate::outcome::Outcome;
+use crate::picker::{Pass, Reason};
+use crate::refusal::Refusal;
+use crate::strategy::StrategyName;
+
+/// Host calls that failed; the request went on by Envoy's own policy.
+pub const HOST_ERROR: &str = "warmroute.pass.host_error";
+/// Requests whose list had entries that Envoy does not know.
+pub const ENDPOINT_UNKNOWN: &str = "warmroute.endpoint_unknown";
+/// Gauge: steered requests that have not ended.
+pub const IN_FLIGHT: &str = "warmroute.in_flight";
+/// Histogram: from the pick to the end of the response, in microseconds.
+pub const SERVICE_TIME: &str = "warmroute.service_time_us";
+
+/// Picks by strategy, in the order of [`StrategyName::position`].
+#[must_use]
+pub fn picks() -> Vec<String> {
+    group("pick", &StrategyName::ALL.map(StrategyName::name))
+}
+
+/// Picks by reason, in the order of [`Reason::position`].
+#[must_use]
+pub fn reasons() -> Vec<String> {
+    group("pick_reason", &Reason::ALL.map(Reason::name))
+}
+
+/// Choices left to Envoy, in the order of [`Pass::position`].
+#[must_use]
+pub fn passes() -> Vec<String> {
+    group("pass", &Pass::ALL.map(Pass::name))
+}
+
+/// Refusals, in the order of [`Refusal::position`].
+#[must_use]
+pub fn refusals() -> Vec<String> {
+    group("refusal", &Refusal::ALL.map(Refusal::name))
+}
+
+/// Who served, in the order of [`Served::position`].
+#[must_use]
+pub fn served() -> Vec<String> {
+    group("served", &Served::NAMES)
+}
+
+/// How requests ended, in the order of [`Outcome::position`].
+#[must_use]
+pub fn outcomes() -> Vec<String> {
+    group("outcome", &Outcome::ALL.map(Outcome::name))
+}
+
+/// Every name.
+#[must_use]
+pub fn names() -> Vec<String> {
+    let single = [HOST_ERROR, ENDPOINT_UNKNOWN, IN_FLIGHT, SERVICE_TIME].map(str::to_owned);
+    [picks(), reasons(), passes(), refusals(), served(), outcomes(), single.into()].concat()
+}
+
+fn group(group: &str, names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| format!("warmroute.{group}.{name}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    /// One name for two kinds of events would add them up in Envoy.
+    #[test]
+    fn names_are_distinct_and_plain() {
+        let names = names();
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
+        let plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_lowercase() || b"._".contains(&byte));
+        assert!(names.iter().all(|name| plain(name) && name.starts_with("warmroute.")), "{names:?}");
+    }
+}

@@ -1,0 +1,125 @@
+//! New configurations while requests run: good ones take over at once, bad ones change nothing.
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use warmroute_tests::harness::{ConfigUpdate, config, eventually};
+
+use crate::rig::{Rig, SOON, chat_body, model_at, pool, ring_order, servers};
+
+#[tokio::test]
+async fn a_bad_configuration_is_refused_by_path_and_the_old_one_stays() -> Result<()> {
+    let mut rig = Rig::start(3).await?;
+    let addresses = rig.addresses();
+    let expected = ring_order(3, b"llama")[0];
+    for (bad, path) in [
+        (pool(&addresses, json!({"virtual_nodes": 0})), "pools[0].virtual_nodes"),
+        (pool(&addresses, json!({"replica": 2})), "pools[0].replica"),
+        (
+            json!({"pools": [{"cluster": config::CLUSTER, "endpoints": [{"address": "gpu-0:80"}]}]}),
+            "pools[0].endpoints[0].address",
+        ),
+        (json!({"pools": [{"endpoints": []}]}), "pools[0]: missing field"),
+        (Value::String("{\"pools\": [".into()), "pools"),
+        (Value::String("\u{fffd}".into()), "must be a JSON object"),
+    ] {
+        let ConfigUpdate::Rejected(log) = rig.envoy.write_plugin_config(&bad).await? else {
+            anyhow::bail!("{bad} was taken");
+        };
+        assert!(log.contains("configuration refused") && log.contains(path), "{path} is not named in: {log}");
+        let reply = rig.chat("llama").await?;
+        assert_eq!(rig.served_by(&reply)?, expected, "{bad}");
+    }
+    rig.await_count("served.pick", 6).await
+}
+
+#[tokio::test]
+async fn a_new_configuration_takes_over_without_losing_a_request() -> Result<()> {
+    let mut rig = Rig::start(3).await?;
+    let model = model_at(3, 1);
+    let (client, url) = (rig.client.clone(), rig.url("/v1/chat/completions"));
+    let body = chat_body(&model);
+    let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+    let headers_model = model.clone();
+    let traffic = tokio::spawn(async move {
+        let mut served = 0;
+        while stopped.try_recv().is_err() {
+            let reply = client.post(&url, &[("x-model-id", &headers_model)], &body).await?;
+            anyhow::ensure!(reply.status == 200, "{}: {}", reply.status, reply.text());
+            served += 1;
+        }
+        Ok(served)
+    });
+    for round in 0..6 {
+        let mut plugin = pool(&rig.addresses(), json!({}));
+        plugin["pools"][0]["endpoints"][1]["unhealthy"] = json!(round % 2 == 0);
+        assert_eq!(rig.envoy.write_plugin_config(&plugin).await?, ConfigUpdate::Applied);
+        let expected = if round % 2 == 0 { ring_order(3, model.as_bytes())[1] } else { 1 };
+        eventually(SOON, "the new configuration steers", || async {
+            let reply = rig.chat(&model).await?;
+            Ok((rig.served_by(&reply)? == expected).then_some(()))
+        })
+        .await?;
+    }
+    assert!(stop.send(()).is_ok());
+    let served: u32 = traffic.await??;
+    assert!(served > 0);
+    rig.await_in_flight(0).await
+}
+
+/// A request that the old configuration sent is still counted where the new one looks.
+#[tokio::test]
+async fn requests_in_flight_outlive_a_configuration() -> Result<()> {
+    let mut rig = Rig::with(servers(2, "127.0.0.1:0").await?, |envoy, addresses| {
+        envoy.plugin_config(pool(addresses, json!({"strategy": "p2c"})))
+    })
+    .await?;
+    for server in &rig.servers {
+        server.set_faults(serde_json::from_value(json!({"hang": true}))?).await?;
+    }
+    let (client, url) = (rig.client.clone(), rig.url("/v1/chat/completions"));
+    let hanging = tokio::spawn(async move { client.post(&url, &[("x-model-id", "llama")], &chat_body("llama")).await });
+    let busy = eventually(SOON, "one server has the request", || async {
+        Ok(rig.servers.iter().position(|server| server.stats().in_flight == 1))
+    })
+    .await?;
+    rig.servers.iter().for_each(|server| server.clear_faults());
+    // The same endpoints under other ids, in the other order.
+    let mut plugin = pool(&rig.addresses(), json!({"strategy": "p2c"}));
+    let endpoints = plugin["pools"][0]["endpoints"].as_array_mut().context("no list")?;
+    endpoints.reverse();
+    for (n, endpoint) in endpoints.iter_mut().enumerate() {
+        endpoint["id"] = json!(format!("renamed-{n}"));
+    }
+    assert_eq!(rig.envoy.write_plugin_config(&plugin).await?, ConfigUpdate::Applied);
+    let shares = rig.shares(20, async || rig.chat("llama").await).await?;
+    assert_eq!(shares[busy], 0, "{shares:?}");
+    hanging.abort();
+    rig.await_in_flight(0).await
+}
+
+/// Envoy hands a Struct over as protobuf, not as JSON: the refusal says what to write instead.
+#[tokio::test]
+async fn a_struct_is_refused_with_what_to_write_instead() -> Result<()> {
+    let mut rig = Rig::start(3).await?;
+    let mut filter = config::shipped_filter()?;
+    config::set_wasm(&mut filter, &warmroute_tests::harness::filter_wasm()?)?;
+    *config::at(&mut filter, "/resources/0/typed_config/config/configuration")? =
+        json!({"@type": "type.googleapis.com/google.protobuf.Struct", "value": pool(&rig.addresses(), json!({}))});
+    let ConfigUpdate::Rejected(log) = rig.envoy.write_filter(filter).await? else { anyhow::bail!("it was taken") };
+    assert!(log.contains("must be a JSON object, as a google.protobuf.StringValue"), "{log}");
+    assert_eq!(rig.served_by(&rig.chat("llama").await?)?, ring_order(3, b"llama")[0], "the old one stays");
+    Ok(())
+}
+
+/// A fresh Envoy has no last good configuration: traffic passes by Envoy's own policy.
+#[tokio::test]
+async fn a_fresh_envoy_with_a_bad_configuration_still_serves() -> Result<()> {
+    let rig = Rig::with(servers(3, "127.0.0.1:0").await?, |envoy, _| {
+        envoy.plugin_config(json!({"pools": 7})).accept_rejected_filter()
+    })
+    .await?;
+    let shares = rig.shares(60, async || rig.chat("llama").await).await?;
+    assert!(shares.iter().all(|&share| share > 0), "{shares:?}");
+    assert!(rig.envoy.log()?.contains("pools: invalid type"), "the path is in the log");
+    Ok(())
+}

@@ -1,0 +1,255 @@
+//! Requests and endpoint sets that are not as they should be: the documented answer, never a lost request or a trap.
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use tonic::Request;
+use tonic::transport::Channel;
+use warmroute_tests::harness::{Envoy, RawReply, config, eventually, raw_exchange};
+use warmroute_tests::mock::proto::ModelInferRequest;
+use warmroute_tests::mock::proto::grpc_inference_service_client::GrpcInferenceServiceClient;
+
+use crate::rig::{Rig, SOON, infer_body, model_at, pool, ring_order, servers};
+
+const DESTINATION: &str = "x-gateway-destination-endpoint";
+
+/// A client's own destination header, once and twice, with and without the shipped config's early removal.
+#[tokio::test]
+async fn a_forged_destination_is_never_obeyed_and_never_reaches_a_server() -> Result<()> {
+    for early_removal in [true, false] {
+        let rig = Rig::with(servers(4, "127.0.0.1:0").await?, |envoy, _| {
+            envoy.edit(move |bootstrap| {
+                if !early_removal {
+                    let http = config::http_manager(bootstrap, config::LISTENER)?;
+                    http.as_object_mut().context("no map")?.remove("early_header_mutation_extensions");
+                }
+                Ok(())
+            })
+        })
+        .await?;
+        let (model, forged) = (model_at(4, 1), rig.servers[3].addr().to_string());
+        for headers in [&[(DESTINATION, &*forged)][..], &[(DESTINATION, &*forged), (DESTINATION, &*forged)]] {
+            let mut headers = headers.to_vec();
+            headers.push(("x-model-id", &model));
+            for _ in 0..5 {
+                assert_eq!(rig.served_by(&rig.chat_with(&headers, &model).await?)?, 1, "{headers:?}");
+            }
+        }
+        for request in rig.servers[1].recorded() {
+            let leaked = request.headers.iter().any(|(name, _)| name == DESTINATION || name == "x-envoy-max-retries");
+            assert!(!leaked, "{request:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Before the endpoints are known Envoy chooses; a client must not, also where the early removal is missing.
+#[tokio::test]
+async fn a_pool_nobody_has_told_of_yet_is_balanced_by_envoy() -> Result<()> {
+    let rig = Rig::with(servers(3, "127.0.0.1:0").await?, |envoy, _| {
+        envoy.plugin_config(json!({"pools": [{"cluster": config::CLUSTER}]})).edit(|bootstrap| {
+            let http = config::http_manager(bootstrap, config::LISTENER)?;
+            http.as_object_mut().context("no map")?.remove("early_header_mutation_extensions");
+            Ok(())
+        })
+    })
+    .await?;
+    let forged = rig.servers[2].addr().to_string();
+    let send = async || rig.chat_with(&[("x-model-id", "llama"), (DESTINATION, &forged)], "llama").await;
+    let shares = rig.shares(60, send).await?;
+    assert!(shares.iter().all(|&share| share > 0), "{shares:?}");
+    assert_eq!(rig.count("pass.no_snapshot").await?, 60);
+    assert_eq!(rig.count("pick.ring").await?, 0);
+    let warnings = rig.envoy.log()?.matches("no_snapshot").count();
+    assert_eq!(warnings, 1, "one line, not sixty");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_empty_pool_is_refused_with_its_reason() -> Result<()> {
+    let rig = Rig::with(servers(2, "127.0.0.1:0").await?, |envoy, _| {
+        envoy.plugin_config(json!({"pools": [{"cluster": config::CLUSTER, "endpoints": []}]}))
+    })
+    .await?;
+    let reply = rig.chat("llama").await?;
+    assert_eq!(reply.status, 503);
+    assert_eq!(reply.header("x-warmroute-refusal"), Some("no_healthy_endpoint"));
+    assert_eq!(reply.header("content-type"), Some("application/json"));
+    assert_eq!(reply.json()?["error"]["type"], "no_healthy_endpoint");
+
+    let mut grpc = GrpcInferenceServiceClient::new(Channel::from_shared(rig.envoy.base_url())?.connect().await?);
+    let status = grpc.model_infer(ModelInferRequest { model_name: "llama".into(), ..Default::default() }).await;
+    let status = status.err().context("an answer from nobody")?;
+    assert_eq!(status.code(), tonic::Code::Unavailable, "{status:?}");
+    assert_eq!(status.metadata().get("x-warmroute-refusal").context("no reason")?, "no_healthy_endpoint");
+
+    assert_eq!(rig.count("refusal.no_healthy_endpoint").await?, 2);
+    let log = eventually(SOON, "both are in the access log", || async {
+        let log = rig.envoy.access_log()?;
+        Ok((log.len() == 2).then_some(log))
+    })
+    .await?;
+    assert!(log.iter().all(|line| line["details"] == "no_healthy_endpoint"), "{log:?}");
+    rig.await_in_flight(0).await
+}
+
+#[tokio::test]
+async fn all_endpoints_marked_is_refused_like_an_empty_pool() -> Result<()> {
+    let rig = Rig::with(servers(2, "127.0.0.1:0").await?, |envoy, addresses| {
+        let mut plugin = pool(addresses, json!({}));
+        for n in 0..2 {
+            plugin["pools"][0]["endpoints"][n]["unhealthy"] = json!(true);
+        }
+        envoy.plugin_config(plugin)
+    })
+    .await?;
+    let reply = rig.chat("llama").await?;
+    assert_eq!((reply.status.as_u16(), reply.header("x-warmroute-refusal")), (503, Some("no_healthy_endpoint")));
+    Ok(())
+}
+
+/// Our endpoints and Envoy's hosts differ: unknown entries are skipped, then Envoy's own policy serves.
+#[tokio::test]
+async fn endpoints_that_envoy_does_not_know_cost_no_request() -> Result<()> {
+    let rig = Rig::with(servers(3, "127.0.0.1:0").await?, |envoy, addresses| {
+        let mut plugin = pool(addresses, json!({"fallbacks": 1}));
+        for (n, port) in [(0, 1), (1, 2)] {
+            plugin["pools"][0]["endpoints"][n]["address"] = json!(format!("10.255.255.1:{port}"));
+        }
+        envoy.plugin_config(plugin)
+    })
+    .await?;
+    let list = |model: &str| ring_order(3, model.as_bytes())[..2].to_vec();
+    let with_lists = |wanted: [usize; 2]| (0..).map(|n| format!("m{n}")).find(|m| list(m) == wanted).unwrap();
+    // First entry unknown, second known.
+    let model = with_lists([0, 2]);
+    assert_eq!(rig.served_by(&rig.chat(&model).await?)?, 2);
+    rig.await_count("served.fallback", 1).await?;
+    rig.await_count("endpoint_unknown", 1).await?;
+    // Both unknown: whoever Envoy likes.
+    let model = with_lists([0, 1]);
+    let shares = rig.shares(60, async || rig.chat(&model).await).await?;
+    assert!(shares.iter().all(|&share| share > 0), "{shares:?}");
+    rig.await_count("served.outside", 60).await?;
+    assert_eq!(rig.count("endpoint_unknown").await?, 61);
+    assert_eq!(rig.envoy.log()?.matches("endpoint_unknown").count(), 1, "one warning for all of them");
+    // The first known: nothing to complain of.
+    assert_eq!(rig.served_by(&rig.chat(&with_lists([2, 0])).await?)?, 2);
+    rig.await_count("served.pick", 1).await?;
+    assert_eq!(rig.count("endpoint_unknown").await?, 61);
+    Ok(())
+}
+
+async fn raw(envoy: &Envoy, lines: &[&[u8]]) -> Result<RawReply> {
+    let mut request = b"POST /v2/models/llama/infer HTTP/1.1\r\nhost: a\r\nconnection: close\r\n".to_vec();
+    let body = infer_body().to_string();
+    request
+        .extend_from_slice(format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()).as_bytes());
+    for line in lines {
+        request.extend_from_slice(line);
+        request.extend_from_slice(b"\r\n");
+    }
+    request.extend_from_slice(b"\r\n");
+    request.extend_from_slice(body.as_bytes());
+    raw_exchange(envoy.address(), &request, SOON).await
+}
+
+/// Bytes that are not UTF-8 as a value, in the model, in the type; and in a name, which Envoy itself refuses.
+#[tokio::test]
+async fn bytes_that_are_not_utf8_route_like_any_others() -> Result<()> {
+    let rig = Rig::start(4).await?;
+    let served = |reply: &RawReply| -> Result<String> {
+        Ok(String::from_utf8_lossy(reply.header("x-served-by").context("nobody served")?).into_owned())
+    };
+    let at = |model: &[u8]| rig.servers[ring_order(4, model)[0]].addr().to_string();
+    for (lines, model) in [
+        (&[&b"x-any: 1 \xc0\xa7\xc0\xa2\xff"[..]][..], &b"llama"[..]),
+        (&[b"x-model-id: 1 \xc0\xa7\xff"], b"1 \xc0\xa7\xff"),
+        (&[b"user-agent: \xa1\xb1"], b"llama"),
+        (&[b"x-gateway-destination-endpoint: \xff\xfe"], b"llama"),
+        (&[b"content-type: \xff", b"cookie: \xff"], b"llama"),
+    ] {
+        let reply = raw(&rig.envoy, lines).await?;
+        assert_eq!(reply.status, 200, "{lines:?}");
+        assert_eq!(served(&reply)?, at(model), "{lines:?}");
+    }
+    // A type that nobody knows: spread, still served.
+    assert_eq!(raw(&rig.envoy, &[b"x-request-type: \xff\x80"]).await?.status, 200);
+    assert_eq!(raw(&rig.envoy, &[b"x-n\xffme: v"]).await?.status, 400, "Envoy's own answer");
+    // Every worker's VM still works.
+    let reply = rig.chat("llama").await?;
+    assert_eq!(rig.served_by(&reply)?, ring_order(4, b"llama")[0]);
+    assert_eq!(rig.count("pick_reason.unknown_type").await?, 1);
+    assert_eq!(rig.count("pass.host_error").await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn odd_paths_and_models_are_served_or_refused_by_the_server_itself() -> Result<()> {
+    let rig = Rig::start(3).await?;
+    for path in [
+        "/",
+        "/v2/models//infer",
+        "/v2/models/%/infer",
+        "/v2/models/%ff%fe/infer",
+        "/v2/models/%00/infer",
+        "/v2/models/a/versions//infer",
+        "/v2/repository/models//load",
+        "/v2/models/..%2f..%2f/infer",
+        "/v2/models",
+        "/v2/models/a/infer/b/c/d?e#f",
+        "/%",
+        "/v1/chat/completions?model=x",
+    ] {
+        let reply = rig.client.post(&rig.url(path), &[], &infer_body()).await?;
+        assert!(reply.header("x-served-by").is_some(), "{path}: a server answered: {} {}", reply.status, reply.text());
+    }
+    let long = "m".repeat(30_000);
+    for model in [" ", "\t", "-", "a,b", "\"quoted\"", "../..", &long] {
+        let reply = rig.chat_with(&[("x-model-id", model)], "llama").await?;
+        assert_eq!(reply.status, 200, "{model:.40}");
+    }
+    assert_eq!(rig.count("pass.host_error").await?, 0);
+    rig.await_in_flight(0).await
+}
+
+/// Names that clients invent reach neither stat names nor the filter's memory.
+#[tokio::test]
+async fn ten_thousand_model_names_leave_stats_and_memory_bounded() -> Result<()> {
+    let rig = Rig::start(4).await?;
+    let send = async |from: usize, to: usize| -> Result<()> {
+        for n in from..to {
+            let model = format!("{n}-{}", "x".repeat(n % 200));
+            let reply = rig.client.get_with(&rig.url("/v2/health/ready"), &[("x-model-id", &model)]).await?;
+            assert_eq!(reply.status, 200);
+        }
+        Ok(())
+    };
+    send(0, 2_000).await?;
+    let names = rig.envoy.admin().stats("").await?.len();
+    let before = resident_kib(&rig.envoy)?;
+    send(2_000, 12_000).await?;
+    rig.await_count("outcome.success", 12_000).await?;
+    assert_eq!(rig.envoy.admin().stats("").await?.len(), names, "no new stats");
+    let grown = resident_kib(&rig.envoy)?.saturating_sub(before);
+    // 10,000 names of 100 bytes would be 1 MiB as bare text and more as keys; the heap's own noise is below that.
+    assert!(grown < 1_024, "Envoy grew by {grown} KiB");
+    Ok(())
+}
+
+/// Resident memory of the Envoy process, in KiB.
+fn resident_kib(envoy: &Envoy) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", envoy.process_id()))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
+
+#[tokio::test]
+async fn a_grpc_call_without_metadata_is_spread() -> Result<()> {
+    let rig = Rig::start(3).await?;
+    let mut grpc = GrpcInferenceServiceClient::new(Channel::from_shared(rig.envoy.base_url())?.connect().await?);
+    for _ in 0..30 {
+        grpc.model_infer(Request::new(ModelInferRequest { model_name: "llama".into(), ..Default::default() })).await?;
+    }
+    assert_eq!(rig.count("pick_reason.no_model").await?, 30);
+    Ok(())
+}

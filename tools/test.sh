@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Runs the stages named, or all of them, each with its time, and ends with the sum: N passed, N failed.
+#
+#   lint     formatting, lints, documentation, dependencies
+#   native   the core and the test tools on this machine
+#   wasm     the core's tests compiled to wasm32, under Node
+#   envoy    the built filter in a real Envoy
+set -euo pipefail
+# shellcheck source=tools/env.sh
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+cd "$ROOT"
+
+LOGS=target/test
+mkdir -p "$LOGS"
+
+lint() { tools/lint.sh; }
+
+native() {
+  local status=0
+  cargo test --no-fail-fast -p warmroute-core || status=1
+  cargo test --no-fail-fast -p warmroute-tests --lib --bins || status=1
+  return "$status"
+}
+
+wasm() {
+  CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER=$WASM_TEST_RUNNER \
+    wasm_cargo test --no-fail-fast --target wasm32-unknown-unknown -p warmroute-core --lib --tests
+}
+
+envoy() {
+  tools/build-wasm.sh && cargo test --no-fail-fast -p warmroute-tests --test '*'
+}
+
+# Sums "test result: ok. 3 passed; 0 failed; 1 ignored; …" over the runners of a stage's log.
+count() {
+  sed -n "s/^test result:.*[ .]\([0-9][0-9]*\) $2[;.].*/\1/p" "$LOGS/$1.log" | awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+PASSED=0 FAILED=0 IGNORED=0
+SUMMARY=()
+
+run_stage() {
+  local stage=$1 begun=$SECONDS status=0 passed=0 failed=0 ignored=0 note=""
+  printf '\n== %s\n' "$stage"
+  "$stage" 2>&1 | tee "$LOGS/$stage.log" || status=1
+  if [[ $stage != lint ]]; then
+    passed=$(count "$stage" passed) failed=$(count "$stage" failed) ignored=$(count "$stage" ignored)
+    if ((passed + failed == 0)); then status=1 note=", no test ran"; fi
+  fi
+  # A stage can fail with no failed test: it did not compile, or a process died. That counts as one.
+  if ((status && failed == 0)); then failed=1; fi
+  if ((ignored)); then note="$note, $ignored ignored"; fi
+  PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed)) IGNORED=$((IGNORED + ignored))
+  SUMMARY+=("$(printf '%-8s %s  %4d s  %d passed, %d failed%s' "$stage" "$( ((failed)) && echo FAILED || echo 'ok    ')" \
+    $((SECONDS - begun)) "$passed" "$failed" "$note")")
+}
+
+stages=("$@")
+if ((${#stages[@]} == 0)); then stages=(lint native wasm envoy); fi
+for stage in "${stages[@]}"; do
+  case $stage in
+    lint | native | wasm | envoy) run_stage "$stage" ;;
+    *) die "unknown stage '$stage'" "stages: lint native wasm envoy" ;;
+  esac
+done
+
+printf '\n'
+printf '%s\n' "${SUMMARY[@]}"
+printf '%d passed, %d failed\n' "$PASSED" "$FAILED"
+((FAILED == 0))
