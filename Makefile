@@ -3,13 +3,13 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# The binaries of tests/: optimised, and quicker to build than a release.
-RUN := source tools/env.sh && cargo run --quiet --profile demo -p warmroute-tests --bin
+# The mock model server is a binary beside the demo's, so all of them are built.
+RUN := source tools/env.sh && cargo build --quiet -p warmroute-tests --bins && cargo run --quiet -p warmroute-tests --bin
 
 # Arguments for the program that a target runs, e.g. make bench-cost ARGS=--quick
 ARGS ?=
 
-.PHONY: help setup build wasm demo up down test test-native test-wasm test-envoy test-envoy-matrix lint bench-cost docs
+.PHONY: help setup build wasm demo up down test test-native test-wasm test-envoy test-envoy-matrix test-compose lint bench-cost docs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -18,7 +18,7 @@ setup: ## find or install everything that the targets below need
 	@tools/setup.sh
 
 build: wasm ## build everything: the filters, the mock model server, the demo and the benches
-	@cargo build --quiet --profile demo -p warmroute-tests --bins
+	@cargo build --quiet -p warmroute-tests --bins
 
 wasm: ## build the filters into target/wasm/
 	@tools/setup.sh wasm
@@ -54,6 +54,10 @@ test-envoy-matrix: ## the same in every Envoy that tools/versions.sh names
 	@source tools/versions.sh && for version in $$ENVOY_VERSIONS; do \
 	  ENVOY_VERSION=$$version $(MAKE) --no-print-directory test-envoy; done
 
+test-compose: ## run envoy/docker-compose.yaml on a real docker daemon
+	@tools/setup.sh wasm envoy
+	@tools/test.sh compose
+
 lint: ## check formatting, lints, documentation, dependencies and scripts
 	@tools/setup.sh wasm lint
 	@tools/lint.sh
@@ -62,6 +66,6 @@ bench-cost: wasm ## measure the CPU that a request costs in Envoy, with and with
 	@tools/setup.sh envoy bench
 	@$(RUN) bench-cost -- $(ARGS)
 
-docs: ## write docs/configuration.md anew, and build the documentation of the crates
+docs: ## write docs/configuration.md anew from the types, and build the crates' documentation
 	@UPDATE_DOCS=1 cargo test --quiet -p warmroute-tests --test documentation
-	@cargo doc --quiet --no-deps
+	@cargo doc --workspace --no-deps

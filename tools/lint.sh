@@ -45,9 +45,9 @@ scripts() {
 }
 
 check fmt cargo fmt --all --check
-check clippy cargo clippy --quiet --all-targets -- -D warnings
+check clippy cargo clippy --quiet --workspace --all-targets -- -D warnings
 check clippy-wasm wasm_clippy --quiet --target wasm32-wasip1 "${WASM_CRATES[@]}" -- -D warnings
-check rustdoc env RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps
+check rustdoc env RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps
 check dependencies "$CARGO_DENY" --log-level error check bans licenses sources
 check advisories advisories
 check scripts scripts

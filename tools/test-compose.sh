@@ -14,7 +14,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$ROOT"
 
 FILE=envoy/docker-compose.yaml
-MOCK=target/demo/mock-model-server
+MOCK=target/debug/mock-model-server
 FILTER=target/wasm/warmroute_filter.wasm
 PROJECT=warmroute-test-$$
 ENDPOINTS=(gpu-{0..7})
@@ -72,7 +72,7 @@ DAEMON_MAIN='
     --host "unix://$1/docker.sock" --pidfile /run/docker.pid --cgroup-parent "$3"'
 
 start_daemon() {
-  [[ $(uname -s) == Linux && $(id -u) == 0 ]] || skip "no docker daemon answers, and only root on Linux can start one"
+  [[ $(id -u) == 0 ]] || skip "no docker daemon answers, and only root can start one"
   local packages=()
   if ! have dockerd || ! have docker; then packages+=(docker.io); fi
   if ! find_compose; then packages+=(docker-compose); fi
@@ -100,7 +100,7 @@ start_daemon() {
     skip "dockerd does not start here ($(tail -n 1 "$WORK/daemon.log"))"
   fi
   NET=(nsenter --target "$DAEMON" --net)
-  say compose "started dockerd $(docker version --format '{{.Server.Version}}') in namespaces of its own"
+  say compose "started dockerd $(limit 20 docker version --format '{{.Server.Version}}') in namespaces of its own"
 }
 
 answers_or_gone() { daemon_gone || daemon_answers; }
@@ -206,7 +206,7 @@ ask() {
   if [[ $STATUS == 200 ]]; then ANSWERED=$((ANSWERED + 1)); fi
 }
 
-stat() { http "http://$ADMIN_AT/stats?filter=^$1\$" | awk -F': ' '{ value = $2 } END { print value + 0 }'; }
+envoy_stat() { http "http://$ADMIN_AT/stats?filter=^$1\$" | awk -F': ' '{ value = $2 } END { print value + 0 }'; }
 
 mock_stat() { http "http://$(published "$1" 8000)/mock/stats" | grep -o "\"$2\": *[0-9]*" | grep -o '[0-9]*$'; }
 
@@ -269,7 +269,7 @@ forged_header_ignored() {
 
 picks_counted() {
   local picks
-  picks=$(stat wasmcustom.warmroute.pick.ring)
+  picks=$(envoy_stat wasmcustom.warmroute.pick.ring)
   WHY="$picks picks, $ANSWERED answers"
   ((picks > 0 && picks == ANSWERED))
 }
@@ -328,8 +328,8 @@ left_home() {
 # --- the run ------------------------------------------------------------------------------------------------------
 
 build_mock() {
-  local built=${CARGO_TARGET_DIR:-target}/demo/mock-model-server
-  cargo build --quiet --profile demo -p warmroute-tests --bin mock-model-server
+  local built=${CARGO_TARGET_DIR:-target}/debug/mock-model-server
+  cargo build --quiet -p warmroute-tests --bin mock-model-server
   # The image is made from the repository's own folder.
   if ! [[ $built -ef $MOCK ]]; then install -D "$built" "$MOCK"; fi
 }
@@ -379,6 +379,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 WORK=$(mktemp -d)
 
+[[ $(uname -s) == Linux ]] || skip "the images take this machine's binaries, which are not Linux's"
 if ! have docker || ! daemon_answers; then start_daemon; fi
 find_compose || skip "neither docker compose nor docker-compose is there"
 have curl || skip "curl is not there"

@@ -28,7 +28,7 @@ impl std::fmt::Display for HostError {
     }
 }
 
-/// A counter, gauge or histogram of Envoy's.
+/// A counter or gauge of Envoy's.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric(u32);
 
@@ -38,7 +38,6 @@ pub struct Metric(u32);
 pub enum MetricKind {
     Counter = 0,
     Gauge = 1,
-    Histogram = 2,
 }
 
 /// Log levels, with the ABI's numbers.
@@ -99,7 +98,8 @@ mod raw {
         ) -> u32;
         pub fn proxy_define_metric(kind: u32, name: *const u8, length: usize, id: *mut u32) -> u32;
         pub fn proxy_increment_metric(id: u32, by: i64) -> u32;
-        pub fn proxy_record_metric(id: u32, value: u64) -> u32;
+        pub fn proxy_get_current_time_nanoseconds(time: *mut u64) -> u32;
+        pub fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
     }
 }
 
@@ -153,7 +153,7 @@ pub fn headers(map: Map) -> Result<Vec<u8>, HostError> {
     Ok(read?.unwrap_or_default())
 }
 
-/// One header. Envoy answers with an empty value where there is none.
+/// One header; `None` where there is none.
 pub fn header(map: Map, name: &str) -> Result<Option<Vec<u8>>, HostError> {
     // SAFETY: the host reads `name.len()` bytes of `name` and writes both results.
     bytes(|data, size| unsafe { raw::proxy_get_header_map_value(map as u32, name.as_ptr(), name.len(), data, size) })
@@ -218,10 +218,11 @@ pub fn increment(metric: Metric, by: i64) -> Result<(), HostError> {
     checked(unsafe { raw::proxy_increment_metric(metric.0, by) })
 }
 
-/// Records a value of a histogram.
-pub fn record(metric: Metric, value: u64) -> Result<(), HostError> {
+/// Asks for `on_tick` at this interval.
+pub fn set_tick_period(period: Duration) -> Result<(), HostError> {
+    let milliseconds = u32::try_from(period.as_millis()).unwrap_or(u32::MAX);
     // SAFETY: no memory is passed.
-    checked(unsafe { raw::proxy_record_metric(metric.0, value) })
+    checked(unsafe { raw::proxy_set_tick_period_milliseconds(milliseconds) })
 }
 
 /// The monotonic clock, one for the whole process. The SDK's own time is the wall clock.
@@ -230,12 +231,13 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// A seed for this VM's generator: random, so that the workers of one Envoy do not draw alike.
+/// A seed for this VM's generator: random, so that the workers of one Envoy do not draw alike. Where randomness is
+/// refused, the time at which the VM asks has to do.
 pub fn seed() -> u64 {
-    // Without randomness the time is still different in each VM.
-    let by_time = |_| {
-        let since_start = now().elapsed().max(Duration::from_nanos(1));
-        u64::try_from(since_start.as_nanos()).unwrap_or(u64::MAX)
-    };
-    getrandom::u64().unwrap_or_else(by_time)
+    getrandom::u64().unwrap_or_else(|_| {
+        let mut nanoseconds = 0;
+        // SAFETY: the host writes the result; if it does not, 0 is a seed as well.
+        let _refused = unsafe { raw::proxy_get_current_time_nanoseconds(&raw mut nanoseconds) };
+        nanoseconds
+    })
 }

@@ -8,11 +8,11 @@ use crate::vm::{self, Warning};
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
-use warmroute_core::accounting::{Account, account};
+use std::time::Instant;
+use warmroute_core::accounting::account;
 use warmroute_core::arming;
 use warmroute_core::load::InFlight;
-use warmroute_core::outcome::{Ending, GrpcEnding, Outcome, classify};
+use warmroute_core::outcome::{Ending, GrpcEnding, Outcome, asks_for_retry_after, classify};
 use warmroute_core::pairs::{self, Pairs};
 use warmroute_core::picker::{Answer, Pass, Pick};
 use warmroute_core::refusal::{REFUSAL_HEADER, Refusal};
@@ -27,23 +27,15 @@ pub struct Http {
     steered: Option<Steered>,
 }
 
-/// A request that was sent along a list of ours.
+/// A request that was sent along a list of ours, until its end.
 #[derive(Debug)]
 struct Steered {
+    plugin: Rc<Plugin>,
     pool: Rc<LivePool>,
     picks: PickList,
     grpc: bool,
     started: Instant,
-    end: Option<End>,
     _in_flight: Option<InFlight>,
-}
-
-/// How it ended. Envoy may log a long stream several times before its end; the last time counts.
-#[derive(Clone, Copy, Debug)]
-struct End {
-    account: Account,
-    outcome: Outcome,
-    service_time: Duration,
 }
 
 impl Http {
@@ -52,7 +44,7 @@ impl Http {
     }
 
     /// Whether the request goes on. A host call that fails leaves the choice to Envoy.
-    fn steer(&mut self, plugin: &Plugin) -> Result<Action, HostError> {
+    fn steer(&mut self, plugin: &Rc<Plugin>) -> Result<Action, HostError> {
         let Some(cluster) = host::property("xds\0cluster_name")? else { return Ok(Action::Continue) };
         let Some(pool) = plugin.snapshot.pool(&cluster) else { return Ok(Action::Continue) };
         let headers = host::headers(Map::Request)?;
@@ -61,11 +53,11 @@ impl Http {
         match vm::with(|vm| pool.answer(&request, &mut vm.rng)).ok_or(HostError::BUSY)? {
             Answer::Pick(pick) => self.send(plugin, pool, pick, request.grpc),
             Answer::Pass(reason) => pass(plugin, reason, &cluster),
-            Answer::Refuse(refusal) => refuse(plugin, refusal, &cluster),
+            Answer::Refuse(refusal) => refuse(plugin, refusal, &cluster, request.grpc),
         }
     }
 
-    fn send(&mut self, plugin: &Plugin, pool: &Rc<LivePool>, pick: Pick, grpc: bool) -> Result<Action, HostError> {
+    fn send(&mut self, plugin: &Rc<Plugin>, pool: &Rc<LivePool>, pick: Pick, grpc: bool) -> Result<Action, HostError> {
         let endpoints = pool.pool().endpoints().unwrap_or_default();
         let retries = arming::max_retries(pool.pool().settings().max_retries, &pick.endpoints);
         vm::with(|vm| {
@@ -77,18 +69,20 @@ impl Http {
         plugin.stats.picked(&pick);
         plugin.stats.started();
         self.steered = Some(Steered {
+            plugin: Rc::clone(plugin),
             _in_flight: pick.endpoints.first().and_then(|first| pool.start(*first)),
             pool: Rc::clone(pool),
             picks: pick.endpoints,
             grpc,
             started: host::now(),
-            end: None,
         });
         Ok(Action::Continue)
     }
 }
 
 fn pass(plugin: &Plugin, reason: Pass, cluster: &[u8]) -> Result<Action, HostError> {
+    // What a client wrote there must not choose an endpoint either.
+    host::remove_request_header(&plugin.destination_header)?;
     plugin.stats.passed(reason);
     vm::with(|vm| {
         vm.warn(Warning::NoSnapshot, || {
@@ -99,26 +93,24 @@ fn pass(plugin: &Plugin, reason: Pass, cluster: &[u8]) -> Result<Action, HostErr
             )
         });
     });
-    // What a client wrote there must not choose an endpoint either.
-    host::remove_request_header(&plugin.destination_header)?;
     Ok(Action::Continue)
 }
 
-fn refuse(plugin: &Plugin, refusal: Refusal, cluster: &[u8]) -> Result<Action, HostError> {
+fn refuse(plugin: &Plugin, refusal: Refusal, cluster: &[u8], grpc: bool) -> Result<Action, HostError> {
+    let headers = pairs::serialize(&[("content-type", "application/json"), (REFUSAL_HEADER, refusal.name())]);
+    host::send_local_response(&LocalResponse {
+        status: refusal.http_status(),
+        details: refusal.name(),
+        body: &refusal.body(grpc),
+        headers: &headers,
+        grpc_status: refusal.grpc_status(),
+    })?;
     plugin.stats.refused(refusal);
     vm::with(|vm| {
         vm.warn(Warning::Refused, || {
             format!("{}: {} in cluster {}", refusal.name(), refusal.message(), String::from_utf8_lossy(cluster))
         });
     });
-    let headers = pairs::serialize(&[("content-type", "application/json"), (REFUSAL_HEADER, refusal.name())]);
-    host::send_local_response(&LocalResponse {
-        status: refusal.http_status(),
-        details: refusal.name(),
-        body: &refusal.json(),
-        headers: &headers,
-        grpc_status: refusal.grpc_status(),
-    })?;
     Ok(Action::Pause)
 }
 
@@ -131,41 +123,46 @@ fn host_failed(plugin: &Plugin, error: HostError) {
 }
 
 impl Steered {
-    fn end(&self, plugin: &Plugin) -> Result<End, HostError> {
+    /// Tells everyone how the request ended.
+    fn end(&self) -> Result<(), HostError> {
         let endpoints = self.pool.pool().endpoints().unwrap_or_default();
         let upstream = host::property("upstream\0address")?;
         let attempts = || host::number("upstream\0request_attempt_count").ok().flatten();
         let account = account(&self.picks, endpoints, upstream.as_deref(), attempts);
+        let outcome = classify(&self.ending(upstream.is_some_and(|address| !address.is_empty()))?);
+        let service_time = host::now().saturating_duration_since(self.started);
+        self.plugin.stats.ended(&account, outcome, service_time);
         if account.endpoint_unknown {
-            vm::with(|vm| vm.warn(Warning::EndpointUnknown, || self.unknown_text(plugin)));
+            vm::with(|vm| vm.warn(Warning::EndpointUnknown, || self.unknown_text()));
         }
+        for endpoint in self.picks.iter().take(account.failed_before) {
+            self.pool.pool().report(&Report { endpoint: *endpoint, outcome: Outcome::Failure, service_time: None });
+        }
+        if let Some(endpoint) = account.served.endpoint() {
+            self.pool.pool().report(&Report { endpoint, outcome, service_time: Some(service_time) });
+        }
+        Ok(())
+    }
+
+    fn ending(&self, upstream: bool) -> Result<Ending, HostError> {
         let status = host::number("response\0code")?.and_then(|code| u16::try_from(code).ok());
-        let ending = Ending {
+        Ok(Ending {
             status,
-            upstream: upstream.is_some_and(|address| !address.is_empty()),
+            upstream,
             flags: host::number("response\0flags")?.unwrap_or(0),
-            retry_after: status == Some(503) && response_header(Map::Response, "retry-after").is_some(),
-            grpc: self.grpc.then(grpc_ending),
-        };
-        Ok(End {
-            account,
-            outcome: classify(&ending),
-            service_time: host::now().saturating_duration_since(self.started),
+            retry_after: asks_for_retry_after(status) && response_header(Map::Response, "retry-after").is_some(),
+            grpc: self.grpc.then(|| {
+                let status = |map| response_header(map, "grpc-status");
+                GrpcEnding::read(status(Map::ResponseTrailers), || status(Map::Response))
+            }),
         })
     }
 
-    fn unknown_text(&self, plugin: &Plugin) -> String {
+    fn unknown_text(&self) -> String {
         let mut list = String::new();
         arming::write_destination(&self.picks, self.pool.pool().endpoints().unwrap_or_default(), &mut list);
-        format!("endpoint_unknown: Envoy does not know every endpoint of {}={list}", plugin.destination_header)
+        format!("endpoint_unknown: Envoy does not know every endpoint of {}={list}", self.plugin.destination_header)
     }
-}
-
-/// Trailers first: a server may send a status in both only when there are no trailers.
-fn grpc_ending() -> GrpcEnding {
-    let status =
-        response_header(Map::ResponseTrailers, "grpc-status").or_else(|| response_header(Map::Response, "grpc-status"));
-    GrpcEnding::parse(status.as_deref())
 }
 
 fn response_header(map: Map, name: &str) -> Option<Vec<u8>> {
@@ -183,27 +180,19 @@ impl HttpContext for Http {
         })
     }
 
+    /// Envoy calls a wasm filter once, when the request has ended, however it did.
     fn on_log(&mut self) {
-        let (Some(plugin), Some(steered)) = (&self.plugin, &mut self.steered) else { return };
-        match steered.end(plugin) {
-            Ok(end) => steered.end = Some(end),
-            Err(error) => {
-                plugin.stats.host_failed();
-                vm::with(|vm| vm.warn(Warning::HostError, || format!("{error} at a request's end; it is not counted")));
-            }
+        let Some(steered) = self.steered.take() else { return };
+        if let Err(error) = steered.end() {
+            steered.plugin.stats.end_unread();
+            vm::with(|vm| vm.warn(Warning::EndUnread, || format!("end_unread: {error} at a request's end")));
         }
     }
 }
 
-/// Envoy deletes the context right after the last log, whatever ended the request.
-impl Drop for Http {
+/// At the end, or with the VM's context when there is no end to be told.
+impl Drop for Steered {
     fn drop(&mut self) {
-        let (Some(plugin), Some(steered)) = (&self.plugin, self.steered.take()) else { return };
-        plugin.stats.released();
-        let Some(End { account, outcome, service_time }) = steered.end else { return };
-        plugin.stats.ended(account, outcome, service_time);
-        if let Some(endpoint) = account.served.endpoint() {
-            steered.pool.pool().report(&Report { endpoint, outcome, service_time });
-        }
+        self.plugin.stats.released();
     }
 }

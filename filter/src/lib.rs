@@ -1,10 +1,10 @@
 //! The Warmroute filter: binds the decisions of `warmroute-core` to Envoy by proxy-wasm. It decides nothing itself.
 //!
-//! * [`host`]: the calls to Envoy
-//! * [`root`]: one configuration, shared by its requests
-//! * [`http`]: one request, from its headers to its end
-//! * [`vm`]: what all of them share in one VM
-//! * [`stats`]: what Envoy counts for us
+//! * `host`: the calls to Envoy
+//! * `root`: one configuration, shared by its requests
+//! * `http`: one request, from its headers to its end
+//! * `vm`: what all of them share in one VM
+//! * `stats`: what Envoy counts for us
 
 #![deny(
     clippy::unwrap_used,

@@ -1,7 +1,12 @@
 //! Envoy stats of the filter, `wasmcustom.warmroute.*`. Their names are a fixed set: nothing that a client sends is
 //! part of one.
+//!
+//! A request only adds to cells of the VM; each tick hands the sums over to Envoy. A call to Envoy for every event would
+//! cost more than the pick itself. A VM that traps takes at most one tick's counts with it; one that is
+//! replaced hands over the rest with its last root context.
 
 use crate::host::{self, HostError, Metric, MetricKind};
+use std::cell::Cell;
 use std::time::Duration;
 use warmroute_core::accounting::Account;
 use warmroute_core::outcome::Outcome;
@@ -12,79 +17,123 @@ use warmroute_core::stats;
 /// Every stat, defined once per VM.
 #[derive(Debug)]
 pub struct Stats {
-    pick: Vec<Metric>,
-    reason: Vec<Metric>,
-    pass: Vec<Metric>,
-    host_error: Metric,
-    refusal: Vec<Metric>,
-    served: Vec<Metric>,
-    outcome: Vec<Metric>,
-    endpoint_unknown: Metric,
-    in_flight: Metric,
-    service_time: Metric,
+    pick: Vec<Stat>,
+    reason: Vec<Stat>,
+    pass: Vec<Stat>,
+    host_error: Stat,
+    end_unread: Stat,
+    attempt_failed: Stat,
+    refusal: Vec<Stat>,
+    served: Vec<Stat>,
+    outcome: Vec<Stat>,
+    endpoint_unknown: Stat,
+    in_flight: Stat,
+    service_time: Stat,
+}
+
+/// One counter, or the gauge, and what was added to it since the last tick.
+#[derive(Debug)]
+struct Stat {
+    metric: Metric,
+    pending: Cell<i64>,
+}
+
+impl Stat {
+    fn define(kind: MetricKind, name: &str) -> Result<Self, HostError> {
+        Ok(Self { metric: host::define_metric(kind, name)?, pending: Cell::new(0) })
+    }
+
+    fn add(&self, by: i64) {
+        self.pending.set(self.pending.get().saturating_add(by));
+    }
+
+    /// What Envoy refuses stays pending, for the next tick.
+    fn flush(&self) {
+        let pending = self.pending.get();
+        if pending != 0 && host::increment(self.metric, pending).is_ok() {
+            self.pending.set(0);
+        }
+    }
 }
 
 impl Stats {
     /// Defines them all.
     pub fn define() -> Result<Self, HostError> {
-        let counter = |name: &str| host::define_metric(MetricKind::Counter, name);
+        let counter = |name: &str| Stat::define(MetricKind::Counter, name);
         let counters =
-            |names: Vec<String>| -> Result<Vec<Metric>, HostError> { names.iter().map(|name| counter(name)).collect() };
+            |names: Vec<String>| -> Result<Vec<Stat>, HostError> { names.iter().map(|name| counter(name)).collect() };
         Ok(Self {
             pick: counters(stats::picks())?,
             reason: counters(stats::reasons())?,
             pass: counters(stats::passes())?,
             host_error: counter(stats::HOST_ERROR)?,
+            end_unread: counter(stats::END_UNREAD)?,
+            attempt_failed: counter(stats::ATTEMPT_FAILED)?,
             refusal: counters(stats::refusals())?,
             served: counters(stats::served())?,
             outcome: counters(stats::outcomes())?,
             endpoint_unknown: counter(stats::ENDPOINT_UNKNOWN)?,
-            in_flight: host::define_metric(MetricKind::Gauge, stats::IN_FLIGHT)?,
-            service_time: host::define_metric(MetricKind::Histogram, stats::SERVICE_TIME)?,
+            in_flight: Stat::define(MetricKind::Gauge, stats::IN_FLIGHT)?,
+            service_time: counter(stats::SERVICE_TIME)?,
         })
     }
 
+    /// Hands everything over to Envoy.
+    pub fn flush(&self) {
+        let groups = [&self.pick, &self.reason, &self.pass, &self.refusal, &self.served, &self.outcome];
+        let single = [
+            &self.host_error,
+            &self.end_unread,
+            &self.attempt_failed,
+            &self.endpoint_unknown,
+            &self.in_flight,
+            &self.service_time,
+        ];
+        groups.into_iter().flatten().chain(single).for_each(Stat::flush);
+    }
+
     pub fn picked(&self, pick: &Pick) {
-        add(self.pick.get(pick.strategy.position()), 1);
-        add(self.reason.get(pick.reason.position()), 1);
+        add(self.pick.get(pick.strategy.position()));
+        add(self.reason.get(pick.reason.position()));
     }
 
     pub fn passed(&self, pass: Pass) {
-        add(self.pass.get(pass.position()), 1);
+        add(self.pass.get(pass.position()));
     }
 
     pub fn host_failed(&self) {
-        add(Some(&self.host_error), 1);
+        self.host_error.add(1);
+    }
+
+    pub fn end_unread(&self) {
+        self.end_unread.add(1);
     }
 
     pub fn refused(&self, refusal: Refusal) {
-        add(self.refusal.get(refusal.position()), 1);
+        add(self.refusal.get(refusal.position()));
     }
 
     pub fn started(&self) {
-        add(Some(&self.in_flight), 1);
+        self.in_flight.add(1);
     }
 
     pub fn released(&self) {
-        add(Some(&self.in_flight), -1);
+        self.in_flight.add(-1);
     }
 
-    pub fn ended(&self, account: Account, outcome: Outcome, service_time: Duration) {
-        add(self.served.get(account.served.position()), 1);
-        add(self.outcome.get(outcome.position()), 1);
+    pub fn ended(&self, account: &Account, outcome: Outcome, service_time: Duration) {
+        add(self.served.get(account.served.position()));
+        add(self.outcome.get(outcome.position()));
         if account.endpoint_unknown {
-            add(Some(&self.endpoint_unknown), 1);
+            self.endpoint_unknown.add(1);
         }
-        let micros = u64::try_from(service_time.as_micros()).unwrap_or(u64::MAX);
-        ignore(host::record(self.service_time, micros));
+        self.attempt_failed.add(i64::try_from(account.failed_before).unwrap_or(i64::MAX));
+        self.service_time.add(i64::try_from(service_time.as_micros()).unwrap_or(i64::MAX));
     }
 }
 
-fn add(metric: Option<&Metric>, by: i64) {
-    if let Some(metric) = metric {
-        ignore(host::increment(*metric, by));
+fn add(stat: Option<&Stat>) {
+    if let Some(stat) = stat {
+        stat.add(1);
     }
 }
-
-/// A stat that the host refuses is lost, and the request goes on: there is nothing to count the loss with.
-fn ignore(_result: Result<(), HostError>) {}

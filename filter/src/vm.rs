@@ -5,7 +5,7 @@ use crate::host::{self, HostError, Level};
 use crate::stats::Stats;
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use warmroute_core::load::Registry;
@@ -21,9 +21,11 @@ pub enum Warning {
     HostError,
     Refused,
     EndpointUnknown,
+    /// The last one: it sizes the list of throttles.
+    EndUnread,
 }
 
-const WARNINGS: usize = 4;
+const WARNINGS: usize = Warning::EndUnread as usize + 1;
 
 /// State of the VM.
 #[derive(Debug)]
@@ -60,7 +62,7 @@ impl Vm {
 
 thread_local! {
     static VM: RefCell<Vm> = RefCell::new(Vm::new());
-    static STATS: RefCell<Option<Rc<Stats>>> = const { RefCell::new(None) };
+    static STATS: OnceCell<Rc<Stats>> = const { OnceCell::new() };
 }
 
 /// Runs `body` with the VM's state. `None` when it is in use already, which a callback within a callback would be; the
@@ -71,14 +73,11 @@ pub fn with<R>(body: impl FnOnce(&mut Vm) -> R) -> Option<R> {
 
 /// The VM's stats, defined when first asked for.
 pub fn stats() -> Result<Rc<Stats>, HostError> {
-    STATS.with(|stats| {
-        if let Some(stats) = stats.try_borrow().ok().and_then(|stats| stats.clone()) {
-            return Ok(stats);
+    STATS.with(|stats| match stats.get() {
+        Some(stats) => Ok(Rc::clone(stats)),
+        None => {
+            let defined = Rc::new(Stats::define()?);
+            Ok(Rc::clone(stats.get_or_init(|| defined)))
         }
-        let defined = Rc::new(Stats::define()?);
-        if let Ok(mut stats) = stats.try_borrow_mut() {
-            *stats = Some(Rc::clone(&defined));
-        }
-        Ok(defined)
     })
 }

@@ -34,7 +34,7 @@ fn process_ids(folder: &Path) -> Result<Vec<u32>> {
     let started: Value = serde_json::from_str(&std::fs::read_to_string(folder.join("pids.json"))?)?;
     let servers = started["servers"].as_array().context("no servers")?;
     let processes = servers.iter().map(|server| &server["process"]).chain([&started["envoy"]]);
-    let ids = processes.map(|process| Some(u32::try_from(process["pid"].as_u64()?).ok()?));
+    let ids = processes.map(|process| u32::try_from(process["pid"].as_u64()?).ok());
     ids.collect::<Option<_>>().context("a process without an id")
 }
 
@@ -92,7 +92,11 @@ fn without_an_envoy_a_run_names_the_command_that_gets_one() -> Result<()> {
 #[tokio::test]
 async fn an_interrupted_run_leaves_no_process_behind() -> Result<()> {
     let mut run = Command::new(env!("CARGO_BIN_EXE_demo"));
-    run.arg("run").stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let folder = tempfile::tempdir()?;
+    run.args(["run", "--out"])
+        .arg(folder.path())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null());
     let mut run = run.spawn()?;
     let id = run.id();
     let children = || async { Ok(Some(children(id)?).filter(|found| found.len() == 9)) };

@@ -4,6 +4,10 @@
 //! an attempt takes one entry, and entries that Envoy does not know are skipped without an attempt. So
 //! `attempts − 1 < s` says that some entries were unknown, and an endpoint outside L that Envoy's fallback policy chose
 //! either after L ran out or because it knew no entry.
+//!
+//! Who is charged, while no hedge is armed: each entry that was tried before the one that served gets one failure, since
+//! only a failed try leads to the next; with unknown entries it cannot be told which were tried, and none is charged.
+//! The one that served gets the request's outcome; a list that ran out is charged whole.
 
 use crate::endpoint::{Endpoint, EndpointIndex};
 use crate::strategy::PickList;
@@ -53,6 +57,14 @@ pub struct Account {
     pub served: Served,
     /// Whether Envoy did not know some entries of the list: its cluster lags behind our endpoints, or the other way.
     pub endpoint_unknown: bool,
+    /// How many entries, from the list's start, were tried in vain before another endpoint served.
+    pub failed_before: usize,
+}
+
+impl Account {
+    const fn of(served: Served) -> Self {
+        Self { served, endpoint_unknown: false, failed_before: 0 }
+    }
 }
 
 /// Reads the account of a request whose list was `picks`. `upstream` is `upstream.address` and `attempts` is
@@ -64,20 +76,23 @@ pub fn account(
     attempts: impl FnOnce() -> Option<u64>,
 ) -> Account {
     let Some(address) = upstream.filter(|address| !address.is_empty()) else {
-        return Account { served: Served::Nobody, endpoint_unknown: false };
+        return Account::of(Served::Nobody);
     };
     let serves = |pick: &EndpointIndex| {
         endpoints.get(pick.position()).is_some_and(|endpoint| endpoint.address.as_str().as_bytes() == address)
     };
     let position = picks.iter().position(serves);
     let served = match position.and_then(|position| picks.get(position).map(|pick| (position, *pick))) {
-        Some((0, pick)) => return Account { served: Served::Pick(pick), endpoint_unknown: false },
+        Some((0, pick)) => return Account::of(Served::Pick(pick)),
         Some((_, fallback)) => Served::Fallback(fallback),
         None => Served::Outside,
     };
-    let skipped_to = position.unwrap_or(picks.len()) as u64;
-    let tried_before = attempts().map(|attempts| attempts.saturating_sub(1));
-    Account { served, endpoint_unknown: tried_before.is_some_and(|tried| tried < skipped_to) }
+    let before = position.unwrap_or(picks.len());
+    match attempts().map(|attempts| attempts.saturating_sub(1)) {
+        Some(tried) if tried < before as u64 => Account { endpoint_unknown: true, ..Account::of(served) },
+        Some(_) => Account { failed_before: before, ..Account::of(served) },
+        None => Account::of(served),
+    }
 }
 
 #[cfg(test)]
@@ -98,23 +113,24 @@ mod tests {
 
     #[test]
     fn each_case_is_told_apart() {
-        for (upstream, attempts, served, endpoint_unknown) in [
-            (Some("10.0.0.1:8000"), Some(1), Served::Pick(A), false),
+        for (upstream, attempts, served, endpoint_unknown, failed_before) in [
+            (Some("10.0.0.1:8000"), Some(1), Served::Pick(A), false, 0),
             // Tried A, then B.
-            (Some("10.0.0.2:8000"), Some(2), Served::Fallback(B), false),
+            (Some("10.0.0.2:8000"), Some(2), Served::Fallback(B), false, 1),
             // B at the first attempt: Envoy did not know A.
-            (Some("10.0.0.2:8000"), Some(1), Served::Fallback(B), true),
+            (Some("10.0.0.2:8000"), Some(1), Served::Fallback(B), true, 0),
             // Tried A and B, then the fallback policy.
-            (Some("10.0.0.3:8000"), Some(3), Served::Outside, false),
+            (Some("10.0.0.3:8000"), Some(3), Served::Outside, false, 2),
             // The fallback policy at once: Envoy knew neither.
-            (Some("10.0.0.3:8000"), Some(1), Served::Outside, true),
-            (Some("10.9.9.9:1"), Some(2), Served::Outside, true),
-            (None, Some(0), Served::Nobody, false),
-            (Some(""), Some(0), Served::Nobody, false),
+            (Some("10.0.0.3:8000"), Some(1), Served::Outside, true, 0),
+            // One of the two was tried, and it cannot be told which.
+            (Some("10.9.9.9:1"), Some(2), Served::Outside, true, 0),
+            (None, Some(0), Served::Nobody, false, 0),
+            (Some(""), Some(0), Served::Nobody, false, 0),
             // Without a count nothing is claimed.
-            (Some("10.0.0.2:8000"), None, Served::Fallback(B), false),
+            (Some("10.0.0.2:8000"), None, Served::Fallback(B), false, 0),
         ] {
-            let expected = Account { served, endpoint_unknown };
+            let expected = Account { served, endpoint_unknown, failed_before };
             assert_eq!(account_of(upstream, attempts), expected, "{upstream:?} {attempts:?}");
         }
     }

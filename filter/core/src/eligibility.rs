@@ -39,6 +39,12 @@ pub fn check(endpoint: &Endpoint) -> Result<(), Ineligible> {
     Ok(())
 }
 
+/// How many of `endpoints` may serve.
+#[must_use]
+pub fn count_eligible(endpoints: &[Endpoint]) -> usize {
+    endpoints.iter().filter(|endpoint| check(endpoint).is_ok()).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

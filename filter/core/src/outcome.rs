@@ -2,10 +2,10 @@
 //!
 //! | what happened | class |
 //! |---|---|
-//! | Envoy could not connect, was reset, or gave up waiting | failure |
+//! | Envoy could not connect, was reset, or gave up waiting (a silent stream included) | failure |
 //! | the response broke off after its headers | failure |
-//! | the client left | neutral |
-//! | Envoy refused by itself (overflow, no route, no host, a filter) | neutral |
+//! | the client left, or reset its stream | neutral |
+//! | Envoy refused by itself (overflow, overload, no route, no host, a filter) | neutral |
 //! | HTTP 429, 503 with Retry-After, gRPC 8 | back-pressure |
 //! | HTTP 5xx otherwise; gRPC 2, 4, 13, 14, 15 | failure |
 //! | HTTP 4xx; every other gRPC error | neutral: the caller's own mistake |
@@ -49,8 +49,6 @@ impl Outcome {
 /// Envoy's response flags, as the `response.flags` attribute carries them: one bit each, in the order of Envoy's
 /// `CoreResponseFlag` enum.
 pub mod flags {
-    /// UH, no healthy upstream.
-    pub const NO_HEALTHY_UPSTREAM: u64 = 0x2;
     /// UT, upstream request time-out.
     pub const UPSTREAM_TIMEOUT: u64 = 0x4;
     /// LR, connection reset by Envoy's side.
@@ -61,14 +59,21 @@ pub mod flags {
     pub const CONNECT_FAILURE: u64 = 0x20;
     /// UC, connection ended by the endpoint.
     pub const CONNECTION_TERMINATION: u64 = 0x40;
-    /// UO, a circuit breaker of Envoy's own.
-    pub const OVERFLOW: u64 = 0x80;
-    /// NR, no route.
-    pub const NO_ROUTE: u64 = 0x100;
-    /// DC, the client left.
-    pub const DOWNSTREAM_GONE: u64 = 0x4000;
+    /// DC, the client closed its connection.
+    pub const DOWNSTREAM_CLOSED: u64 = 0x4000;
+    /// SI, nothing moved on the stream for too long.
+    pub const STREAM_IDLE: u64 = 0x1_0000;
+    /// DPE, the client broke the protocol.
+    pub const DOWNSTREAM_PROTOCOL_ERROR: u64 = 0x4_0000;
     /// UPE, the endpoint broke the protocol.
     pub const UPSTREAM_PROTOCOL_ERROR: u64 = 0x80_0000;
+    /// OM, Envoy's overload manager.
+    pub const OVERLOAD: u64 = 0x200_0000;
+    /// DR, the client reset its HTTP/2 stream.
+    pub const DOWNSTREAM_RESET: u64 = 0x1000_0000;
+
+    /// The client's doing, or Envoy's own.
+    pub const NOT_THE_ENDPOINT: u64 = DOWNSTREAM_CLOSED | DOWNSTREAM_PROTOCOL_ERROR | DOWNSTREAM_RESET | OVERLOAD;
 
     /// The endpoint, or the way to it, failed.
     pub const ENDPOINT_FAILED: u64 = UPSTREAM_TIMEOUT
@@ -76,7 +81,8 @@ pub mod flags {
         | REMOTE_RESET
         | CONNECT_FAILURE
         | CONNECTION_TERMINATION
-        | UPSTREAM_PROTOCOL_ERROR;
+        | UPSTREAM_PROTOCOL_ERROR
+        | STREAM_IDLE;
 }
 
 /// What the proxy saw at the end of a request.
@@ -94,6 +100,12 @@ pub struct Ending {
     pub grpc: Option<GrpcEnding>,
 }
 
+/// Whether a Retry-After header would change the class of an answer with this status: worth asking for only then.
+#[must_use]
+pub fn asks_for_retry_after(status: Option<u16>) -> bool {
+    status == Some(503)
+}
+
 /// The end of a gRPC request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrpcEnding {
@@ -104,9 +116,14 @@ pub enum GrpcEnding {
 }
 
 impl GrpcEnding {
-    /// From the bytes of a `grpc-status` value, if there was one.
+    /// From `grpc-status` in the trailers, else in the headers: a response without a body has it only there.
     #[must_use]
-    pub fn parse(value: Option<&[u8]>) -> Self {
+    pub fn read(trailer: Option<Vec<u8>>, header: impl FnOnce() -> Option<Vec<u8>>) -> Self {
+        Self::parse(trailer.or_else(header).as_deref())
+    }
+
+    /// From the bytes of a `grpc-status` value, if there was one.
+    fn parse(value: Option<&[u8]>) -> Self {
         value
             .and_then(|bytes| std::str::from_utf8(bytes).ok())
             .and_then(|text| text.parse().ok())
@@ -117,15 +134,16 @@ impl GrpcEnding {
 /// The class of an ending; see the module's table, which is tried from top to bottom.
 #[must_use]
 pub fn classify(ending: &Ending) -> Outcome {
-    if ending.flags & flags::DOWNSTREAM_GONE != 0 {
+    if ending.flags & flags::NOT_THE_ENDPOINT != 0 {
+        return Outcome::Neutral;
+    }
+    // With a retry limit exceeded (URX) the last answer counts: the flag alone says nothing.
+    if !ending.upstream {
         return Outcome::Neutral;
     }
     // With a retry limit exceeded (URX) the last answer counts: the flag alone says nothing.
     if ending.flags & flags::ENDPOINT_FAILED != 0 {
         return Outcome::Failure;
-    }
-    if !ending.upstream {
-        return Outcome::Neutral;
     }
     match (ending.status, ending.grpc) {
         (None, _) => Outcome::Neutral,
@@ -212,6 +230,26 @@ mod tests {
     }
 
     #[test]
+    fn the_trailers_status_goes_before_the_headers() {
+        let bytes = |text: &str| Some(text.as_bytes().to_vec());
+        for (trailer, header, expected) in [
+            (bytes("14"), bytes("0"), GrpcEnding::Status(14)),
+            (None, bytes("5"), GrpcEnding::Status(5)),
+            (bytes("0"), None, GrpcEnding::Status(0)),
+            (None, None, GrpcEnding::Missing),
+        ] {
+            assert_eq!(GrpcEnding::read(trailer, || header), expected);
+        }
+    }
+
+    #[test]
+    fn only_a_503_is_asked_for_retry_after() {
+        let asked: Vec<_> = (100..=599).filter(|status| asks_for_retry_after(Some(*status))).collect();
+        assert_eq!(asked, [503]);
+        assert!(!asks_for_retry_after(None));
+    }
+
+    #[test]
     fn a_grpc_status_is_a_number_or_missing() {
         for (bytes, expected) in [
             (Some(&b"0"[..]), GrpcEnding::Status(0)),
@@ -235,6 +273,7 @@ mod tests {
             flags::CONNECT_FAILURE,
             flags::CONNECTION_TERMINATION,
             flags::UPSTREAM_PROTOCOL_ERROR,
+            flags::STREAM_IDLE,
         ] {
             for status in [None, Some(200), Some(503)] {
                 let ending = Ending { status, upstream: true, flags: flag, ..Ending::default() };
@@ -244,14 +283,22 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_left_is_neutral_whatever_else() {
-        let ending = Ending { flags: flags::DOWNSTREAM_GONE | flags::LOCAL_RESET, upstream: true, ..Ending::default() };
-        assert_eq!(classify(&ending), Outcome::Neutral);
+    fn what_the_client_or_envoy_ended_is_neutral_whatever_else() {
+        for flag in
+            [flags::DOWNSTREAM_CLOSED, flags::DOWNSTREAM_RESET, flags::DOWNSTREAM_PROTOCOL_ERROR, flags::OVERLOAD]
+        {
+            for (status, grpc) in [(None, None), (Some(200), None), (Some(200), Some(GrpcEnding::Missing))] {
+                let ending =
+                    Ending { status, upstream: true, flags: flag | flags::LOCAL_RESET, grpc, retry_after: false };
+                assert_eq!(classify(&ending), Outcome::Neutral, "flag {flag:#x}");
+            }
+        }
     }
 
+    /// Overflow, no route, no host, a time-out before any endpoint was tried: nobody to blame.
     #[test]
-    fn what_envoy_refused_by_itself_is_neutral() {
-        for flag in [flags::OVERFLOW, flags::NO_ROUTE, flags::NO_HEALTHY_UPSTREAM] {
+    fn a_request_that_reached_no_endpoint_is_neutral() {
+        for flag in [0, 0x2, flags::UPSTREAM_TIMEOUT, 0x80, 0x100, flags::STREAM_IDLE] {
             let ending = Ending { status: Some(503), upstream: false, flags: flag, ..Ending::default() };
             assert_eq!(classify(&ending), Outcome::Neutral, "flag {flag:#x}");
         }

@@ -116,7 +116,8 @@ pub fn answer(pool: &Pool, load: &dyn Load, request: &Request<'_>, rng: &mut dyn
         Reason::Model => pool.settings().strategy,
         Reason::Update | Reason::UnknownType | Reason::NoModel => StrategyName::P2c,
     };
-    let view = View { endpoints, load, wanted: usize::from(pool.settings().fallbacks).saturating_add(1) };
+    let wanted = usize::from(pool.settings().fallbacks).saturating_add(1);
+    let view = View { endpoints, load, eligible: pool.eligible(), wanted };
     match pool.strategy(strategy).pick(request, &view, rng) {
         Ok(endpoints) => Answer::Pick(Pick { endpoints, strategy, reason }),
         Err(refusal) => Answer::Refuse(refusal),

@@ -1,5 +1,6 @@
 //! One pool: the endpoints of one Envoy cluster, and the strategies over them.
 
+use crate::eligibility::count_eligible;
 use crate::endpoint::Endpoint;
 use crate::strategy::{PowerOfTwoChoices, Report, RingOrder, Strategy, StrategyName};
 
@@ -21,6 +22,7 @@ pub struct PoolSettings {
 pub struct Pool {
     settings: PoolSettings,
     endpoints: Option<Box<[Endpoint]>>,
+    eligible: usize,
     ring: RingOrder,
     p2c: PowerOfTwoChoices,
 }
@@ -32,6 +34,7 @@ impl Pool {
         Self {
             settings,
             endpoints: None,
+            eligible: 0,
             ring: RingOrder::new(settings.virtual_nodes),
             p2c: PowerOfTwoChoices::default(),
         }
@@ -43,6 +46,7 @@ impl Pool {
         if self.settings.strategy == StrategyName::Ring {
             self.ring.update(&endpoints);
         }
+        self.eligible = count_eligible(&endpoints);
         self.endpoints = Some(endpoints.into_boxed_slice());
     }
 
@@ -50,6 +54,12 @@ impl Pool {
     #[must_use]
     pub fn endpoints(&self) -> Option<&[Endpoint]> {
         self.endpoints.as_deref()
+    }
+
+    /// How many endpoints may serve.
+    #[must_use]
+    pub fn eligible(&self) -> usize {
+        self.eligible
     }
 
     /// How the pool routes.

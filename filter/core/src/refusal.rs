@@ -55,9 +55,13 @@ impl Refusal {
         }
     }
 
-    /// Error body in the shape that OpenAI clients read.
+    /// Error body: for gRPC the bare sentence, which Envoy makes the status message; else JSON in the shape that OpenAI
+    /// clients read.
     #[must_use]
-    pub fn json(self) -> String {
+    pub fn body(self, grpc: bool) -> String {
+        if grpc {
+            return self.message().to_owned();
+        }
         format!(
             r#"{{"error":{{"message":"{}","type":"{}","code":{}}}}}"#,
             self.message(),
@@ -75,9 +79,10 @@ mod tests {
 
     #[test]
     fn the_body_is_json_that_names_the_refusal() {
-        let body: serde_json::Value = serde_json::from_str(&Refusal::NoHealthyEndpoint.json()).unwrap();
+        let body: serde_json::Value = serde_json::from_str(&Refusal::NoHealthyEndpoint.body(false)).unwrap();
         assert_eq!(body["error"]["type"], "no_healthy_endpoint");
         assert_eq!(body["error"]["code"], 503);
         assert_eq!(Refusal::NoHealthyEndpoint.grpc_status(), 14);
+        assert_eq!(Refusal::NoHealthyEndpoint.body(true), Refusal::NoHealthyEndpoint.message());
     }
 }

@@ -33,6 +33,7 @@ impl Snapshot {
                 (cluster.into_boxed_bytes(), Rc::new(LivePool { pool, load }))
             })
             .collect();
+        registry.prune();
         Self { pools }
     }
 

@@ -7,14 +7,18 @@ use crate::picker::{Pass, Reason};
 use crate::refusal::Refusal;
 use crate::strategy::StrategyName;
 
-/// Host calls that failed; the request went on by Envoy's own policy.
+/// Requests left to Envoy's own policy because a host call failed.
 pub const HOST_ERROR: &str = "warmroute.pass.host_error";
+/// Steered requests whose end could not be read, because a host call failed.
+pub const END_UNREAD: &str = "warmroute.end_unread";
+/// Endpoints that were tried in vain before another one served.
+pub const ATTEMPT_FAILED: &str = "warmroute.attempt_failed";
 /// Requests whose list had entries that Envoy does not know.
 pub const ENDPOINT_UNKNOWN: &str = "warmroute.endpoint_unknown";
 /// Gauge: steered requests that have not ended.
 pub const IN_FLIGHT: &str = "warmroute.in_flight";
-/// Histogram: from the pick to the end of the response, in microseconds.
-pub const SERVICE_TIME: &str = "warmroute.service_time_us";
+/// Counter: microseconds from the pick to the end of the response, added up over all steered requests that ended.
+pub const SERVICE_TIME: &str = "warmroute.service_time_us_total";
 
 /// Picks by strategy, in the order of [`StrategyName::position`].
 #[must_use]
@@ -55,7 +59,7 @@ pub fn outcomes() -> Vec<String> {
 /// Every name.
 #[must_use]
 pub fn names() -> Vec<String> {
-    let single = [HOST_ERROR, ENDPOINT_UNKNOWN, IN_FLIGHT, SERVICE_TIME].map(str::to_owned);
+    let single = [HOST_ERROR, END_UNREAD, ATTEMPT_FAILED, ENDPOINT_UNKNOWN, IN_FLIGHT, SERVICE_TIME].map(str::to_owned);
     [picks(), reasons(), passes(), refusals(), served(), outcomes(), single.into()].concat()
 }
 
@@ -75,7 +79,7 @@ mod tests {
     fn names_are_distinct_and_plain() {
         let names = names();
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
-        let plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_lowercase() || b"._".contains(&byte));
+        let plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_lowercase() || b"._2".contains(&byte));
         assert!(names.iter().all(|name| plain(name) && name.starts_with("warmroute.")), "{names:?}");
     }
 }

@@ -80,7 +80,7 @@ proptest! {
     /// and a refusal comes only when nobody may serve.
     #[test]
     fn lists_are_distinct_eligible_and_complete(
-        marks in prop::collection::vec((any::<bool>(), 0u8..=10), 0..30),
+        marks in prop::collection::vec((any::<bool>(), 0u8..=10, any::<bool>()), 0..30),
         fallbacks in 0u8..=7,
         ring in any::<bool>(),
         update in any::<bool>(),
@@ -88,13 +88,13 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let mut endpoints = pool(marks.len());
-        for (endpoint, (marked, score)) in endpoints.iter_mut().zip(&marks) {
+        for (endpoint, (marked, score, holds)) in endpoints.iter_mut().zip(&marks) {
             endpoint.marked_unhealthy = *marked;
             endpoint.score = Score::new(f64::from(*score) / 10.0).unwrap();
-            endpoint.resident = marked.then(|| Resident::from_ids(["llama"]));
+            endpoint.resident = holds.then(|| Resident::from_ids(["llama"]));
         }
         let eligible: HashSet<u32> =
-            (0..).zip(&marks).filter(|(_, (marked, score))| !marked && *score > 2).map(|(n, _)| n).collect();
+            (0..).zip(&marks).filter(|(_, (marked, score, _))| !marked && *score > 2).map(|(n, _)| n).collect();
         let strategy = if ring { StrategyName::Ring } else { StrategyName::P2c };
         let mut pool = Pool::new(PoolSettings { strategy, virtual_nodes: 20, fallbacks, max_retries: 2 });
         pool.update(endpoints);
@@ -117,25 +117,50 @@ proptest! {
         drop(in_flight);
     }
 
-    /// Whatever bytes the host hands over, reading them ends in a value.
+    /// A header list with any byte changed, or cut anywhere, is read or refused; a model is never empty.
     #[test]
-    fn any_bytes_are_read_or_refused(buffer in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn a_damaged_header_list_is_read_or_refused(at in any::<usize>(), byte in any::<u8>(), cut in any::<usize>()) {
+        let mut buffer =
+            serialize(&[("x-model-id", "llama"), (":path", "/v2/models/qwen/infer"), ("content-type", "application/grpc")]);
+        let length = buffer.len();
+        buffer[at % length] = byte;
+        buffer.truncate(cut % (length + 1));
         if let Ok(pairs) = Pairs::parse(&buffer) {
-            let names = HeaderNames { model: ["m".into()].into(), request_type: ["t".into()].into() };
+            let names = HeaderNames { model: ["x-model-id".into()].into(), request_type: [].into() };
             let request = Request::from_headers(&names, pairs);
             prop_assert!(request.model.is_none_or(|model| !model.id.is_empty()));
         }
-        let _refused_or_not = warmroute_core::config::parse(&buffer).is_ok();
     }
 
-    /// Any path, with any percent signs and slashes in it, is read without a panic, and a model is never empty.
+    /// A configuration with any byte changed, or cut anywhere, is taken or refused with a reason.
     #[test]
-    fn any_path_is_read(tail in "[/%a-f0-9?#]{0,40}", prefix in 0usize..3) {
-        let path = ["", "/v2/models/", "/v2/repository/models/"][prefix].to_owned() + &tail;
+    fn a_damaged_configuration_is_taken_or_refused(at in any::<usize>(), byte in any::<u8>(), cut in any::<usize>()) {
+        let mut json = br#"{"pools":[{"cluster":"c","virtual_nodes":9,"endpoints":[{"address":"10.0.0.1:80","id":"a"}]}]}"#.to_vec();
+        let length = json.len();
+        json[at % length] = byte;
+        json.truncate(cut % (length + 1));
+        if let Err(error) = warmroute_core::config::parse(&json) {
+            prop_assert!(!error.to_string().is_empty());
+        }
+    }
+
+    /// Any model in a known path is read, percent signs and all, and is never empty.
+    #[test]
+    fn any_model_in_a_known_path_is_read(
+        model in "[%a-f0-9._-]{0,12}",
+        shape in 0usize..4,
+        query in prop::sample::select(vec!["", "?x=/v2/models/y/infer", "#f"]),
+    ) {
+        let path = match shape {
+            0 => format!("/v2/models/{model}/infer{query}"),
+            1 => format!("/v2/models/{model}/versions/7/generate_stream{query}"),
+            2 => format!("/v2/repository/models/{model}/load{query}"),
+            _ => format!("/v2/models/{model}/infer/more{query}"),
+        };
         let buffer = serialize(&[(":path", &path)]);
         let names = HeaderNames { model: [].into(), request_type: [].into() };
         let request = Request::from_headers(&names, Pairs::parse(&buffer).unwrap());
-        prop_assert!(request.model.is_none_or(|model| !model.id.is_empty()));
+        prop_assert_eq!(request.model.is_some(), shape < 3 && !model.is_empty(), "{}", path);
     }
 }
 

@@ -104,7 +104,19 @@ impl fmt::Display for Report {
             let times = cost.median / self.plain_us;
             writeln!(out, "{:<28} {:>9.1}   {range:<15} {times:>7.2}", variant.description(), cost.median)?;
         }
-        writeln!(out, "\nround by round (median of differences and ratios within a round):")?;
+        let added = |us: f64| us - self.plain_us;
+        writeln!(
+            out,
+            "\nover plain, of the medians: {:.1} µs for Envoy's part of obeying a pick,",
+            added(self.override_us)
+        )?;
+        writeln!(
+            out,
+            "  {:.1} µs for a wasm filter that does nothing, {:.1} µs for Warmroute with both",
+            added(self.empty_us),
+            added(self.warmroute_us)
+        )?;
+        writeln!(out, "round by round (median of differences and ratios within a round):")?;
         let added = self.paired_warmroute_minus_empty_us;
         let verdict = |met: bool| if met { "met" } else { "NOT met" };
         let bar = verdict(added <= BAR_US);

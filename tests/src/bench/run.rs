@@ -10,7 +10,7 @@ use super::cpu::cpu_time;
 use super::report::Report;
 use super::variants::{Upstream, Variant, check_choices, destinations};
 use super::wrk;
-use crate::harness::Envoy;
+use crate::harness::{Envoy, eventually};
 
 /// Envoy's own counts of the listener and the cluster that all variants share by name.
 const REQUESTS: &str = "http.inference.downstream_rq_total";
@@ -22,8 +22,10 @@ const FAILURES: [&str; 4] = [
 ];
 /// The filter's picks, one counter per strategy.
 const PICKS: &str = "wasmcustom.warmroute.pick.";
-/// Before the first measured run: connections are open, and V8 has optimised the filter.
-const WARM_UP: Duration = Duration::from_secs(2);
+/// Before a measured run: connections get opened, and V8 optimises the filter.
+const WARM_UP: Duration = Duration::from_secs(1);
+/// Longer than the filter takes to hand over its counts.
+const SETTLED: Duration = Duration::from_secs(5);
 /// Fewer requests than this in a run say that something is stuck, not what a request costs.
 const MINIMUM: u64 = 1000;
 
@@ -50,43 +52,39 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let upstream = Upstream::start().await?;
     let destinations = destinations(&upstream.hosts, wrk::MODELS);
     let script = wrk::write_script(folder.path(), &destinations)?;
-    let mut envoys = Vec::new();
-    for variant in Variant::ALL {
-        let envoy = variant.start(&upstream.hosts).await?;
-        check_choices(variant, &envoy, &destinations).await?;
-        envoys.push((variant, envoy));
-    }
-    for (variant, envoy) in &envoys {
-        one_run(*variant, envoy, &script, WARM_UP).await.context("the warm-up failed")?;
-    }
-
+    let version = envoy_version(&upstream.envoy).await?;
     let mut rounds = Vec::with_capacity(plan.rounds);
     for round in 0..plan.rounds {
         eprint!("round {} of {}:", round + 1, plan.rounds);
         let mut costs = BTreeMap::new();
+        let mut variants = Variant::ALL;
         // Each round starts with another variant, so that none always follows the same one.
-        for index in 0..envoys.len() {
-            let (variant, envoy) = &envoys[(index + round) % envoys.len()];
-            let cost = one_run(*variant, envoy, &script, plan.time).await?;
+        variants.rotate_left(round % Variant::ALL.len());
+        for variant in variants {
+            let envoy = variant.start(&upstream.hosts).await?;
+            check_choices(variant, &envoy, &destinations).await?;
+            one_run(variant, &envoy, &script, WARM_UP).await.context("the warm-up failed")?;
+            let cost = one_run(variant, &envoy, &script, plan.time).await?;
+            envoy.stop().await?;
             eprint!(" {} {cost:.1}", variant.name());
-            costs.insert(*variant, cost);
+            costs.insert(variant, cost);
         }
         eprintln!(" µs");
         rounds.push(costs);
     }
-    Report::new(rounds, plan.time, envoy_version(envoys.first().map(|(_, envoy)| envoy)).await?)
+    Report::new(rounds, plan.time, version)
 }
 
 /// Microseconds of CPU time per request.
 async fn one_run(variant: Variant, envoy: &Envoy, script: &Path, time: Duration) -> Result<f64> {
-    let before = counts(envoy).await?;
     // The counts are read outside of the measured span: answering costs the process CPU time too.
+    let before = settled_counts(variant, envoy).await?;
     let cpu_before = cpu_time(envoy.process_id())?;
     let load = wrk::run(script, &envoy.base_url(), time).await?;
     let cpu = cpu_time(envoy.process_id())?.saturating_sub(cpu_before);
-    let after = counts(envoy).await?;
-    let requests = after.requests - before.requests;
+    let after = settled_counts(variant, envoy).await?;
     check(variant, load, before, after).with_context(|| format!("a run of {} is void", variant.name()))?;
+    let requests = after.requests - before.requests;
     Ok(cpu.as_secs_f64() * 1e6 / requests as f64)
 }
 
@@ -111,6 +109,19 @@ fn check(variant: Variant, load: wrk::Load, before: Counts, after: Counts) -> Re
     Ok(())
 }
 
+/// The filter hands its counts over ten times a second: waits until every request has its pick.
+async fn settled_counts(variant: Variant, envoy: &Envoy) -> Result<Counts> {
+    let settled = eventually(SETTLED, "every request is counted", || async {
+        let counts = counts(envoy).await?;
+        Ok((variant != Variant::Warmroute || counts.picks >= counts.requests).then_some(counts))
+    });
+    match settled.await {
+        Ok(counts) => Ok(counts),
+        // What is missing is told by the check of the counts.
+        Err(_) => counts(envoy).await,
+    }
+}
+
 async fn counts(envoy: &Envoy) -> Result<Counts> {
     let stats = envoy.admin().stats("").await?;
     let stat = |name: &str| stats.get(name).copied().unwrap_or(0);
@@ -120,8 +131,7 @@ async fn counts(envoy: &Envoy) -> Result<Counts> {
 }
 
 /// For instance `1.40.0`.
-async fn envoy_version(envoy: Option<&Envoy>) -> Result<String> {
-    let envoy = envoy.context("no Envoy was started")?;
+async fn envoy_version(envoy: &Envoy) -> Result<String> {
     let info = envoy.admin().get("/server_info").await?.json()?;
     // commit/version/…
     let version = info["version"].as_str().and_then(|version| version.split('/').nth(1));

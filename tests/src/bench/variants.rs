@@ -95,8 +95,7 @@ fn remove(object: &mut Value, key: &str) -> Result<()> {
 /// The upstream: one Envoy with a listener per host, which answers by itself.
 #[derive(Debug)]
 pub(super) struct Upstream {
-    // Runs as long as the bench does.
-    _envoy: Envoy,
+    pub envoy: Envoy,
     pub hosts: Vec<SocketAddr>,
 }
 
@@ -109,7 +108,7 @@ impl Upstream {
             let address = envoy.admin().listener(&host_name(index)).await?;
             hosts.push(address.with_context(|| format!("the upstream's listener {index} has no address"))?);
         }
-        Ok(Self { _envoy: envoy, hosts })
+        Ok(Self { envoy, hosts })
     }
 }
 

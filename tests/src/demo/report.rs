@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::{ENDPOINTS, MODELS, Sample, endpoint_name, model_name};
+use super::{CAPACITY, ENDPOINTS, MODELS, Sample, endpoint_name, model_name};
 
 /// Requests by model (rank) and endpoint (index).
 type Grid = [[u64; ENDPOINTS]; MODELS];
@@ -134,12 +134,28 @@ impl fmt::Display for Report {
 impl Report {
     fn verdict(&self) -> String {
         let (left, right) = (self.round_robin.cold_loads, self.warmroute.cold_loads);
-        if right == 0 {
-            return format!("Round robin loaded models {left} times, Warmroute never.");
+        let loads = if right == 0 {
+            format!("Round robin loaded models {left} times, Warmroute never.")
+        } else {
+            let times = left as f64 / right as f64;
+            format!("Round robin loaded models {left} times, Warmroute {right} times: {times:.1} : 1.")
+        };
+        let crowded = crowded(&self.warmroute_grid);
+        if crowded.is_empty() {
+            return loads;
         }
-        let times = left as f64 / right as f64;
-        format!("Round robin loaded models {left} times, Warmroute {right} times: {times:.1} : 1.")
+        format!(
+            "{loads}\nBy Warmroute {} got more models than the {CAPACITY} that fit into memory and kept loading them: the \
+             ring places\nmodels by their names' hashes and does not look at memory.",
+            crowded.join(" and ")
+        )
     }
+}
+
+/// The endpoints that served more models than they hold.
+fn crowded(grid: &Grid) -> Vec<String> {
+    let models = |index: usize| grid.iter().filter(|row| row[index] > 0).count();
+    (0..ENDPOINTS).filter(|index| models(*index) > CAPACITY).map(endpoint_name).collect()
 }
 
 fn write_grid(out: &mut fmt::Formatter<'_>, grid: &Grid) -> fmt::Result {
@@ -152,4 +168,55 @@ fn write_grid(out: &mut fmt::Formatter<'_>, grid: &Grid) -> fmt::Result {
         writeln!(out, "{:10}{cells}", model_name(model))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(index: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 9000 + index))
+    }
+
+    fn sample(model: usize, millis: u64, served_by: Result<u16, &str>) -> Sample {
+        let served_by = served_by.map(|index| address(index).to_string()).map_err(str::to_owned);
+        Sample { model, latency: Duration::from_millis(millis), served_by, counted: true }
+    }
+
+    fn endpoints() -> Vec<SocketAddr> {
+        (0..8).map(address).collect()
+    }
+
+    fn measured(samples: Vec<Sample>, cold_loads: u64) -> Measured {
+        Measured { answered: samples.len(), samples, cold_loads }
+    }
+
+    #[test]
+    fn failed_requests_count_as_errors_and_have_no_latency() -> Result<()> {
+        let mut samples: Vec<_> = (1..=100).map(|millis| sample(0, millis, Ok(0))).collect();
+        samples.push(sample(0, 60_000, Err("refused")));
+        let report = Report::new(&endpoints(), measured(samples, 7), measured(vec![sample(1, 5, Ok(3))], 0))?;
+        // Three digits of a histogram: 1 % off at most.
+        let numbers = &report.round_robin;
+        assert_eq!((numbers.requests, numbers.errors, numbers.cold_loads), (101, 1, 7));
+        assert!((numbers.p50_ms - 50.0).abs() < 0.5 && (numbers.p99_ms - 99.0).abs() < 1.0, "{numbers:?}");
+        assert_eq!(report.first_error(), Some("refused"));
+        Ok(())
+    }
+
+    #[test]
+    fn the_table_shows_who_served_what_and_who_got_too_many_models() -> Result<()> {
+        let crowd = (0..4).map(|model| sample(model, 10, Ok(6))).collect();
+        let report = Report::new(&endpoints(), measured(vec![sample(15, 10, Ok(2))], 1), measured(crowd, 0))?;
+        let text = report.to_string();
+        assert!(text.contains("model-16        .      .      1      .      .      .      .      ."), "{text}");
+        assert!(text.contains("By Warmroute gpu-6 got more models"), "{text}");
+        Ok(())
+    }
+
+    #[test]
+    fn an_endpoint_that_is_not_of_this_run_is_an_error() {
+        let stranger = measured(vec![sample(0, 1, Ok(99))], 0);
+        assert!(Report::new(&endpoints(), stranger, measured(vec![], 0)).is_err());
+    }
 }

@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use warmroute_tests::harness::{ConfigUpdate, config, eventually};
+use tokio::task::JoinHandle;
+use warmroute_tests::harness::{ConfigUpdate, Reply, config, eventually};
 
 use crate::rig::{Rig, SOON, chat_body, model_at, pool, ring_order, servers};
 
@@ -66,13 +67,8 @@ async fn a_new_configuration_takes_over_without_losing_a_request() -> Result<()>
     rig.await_in_flight(0).await
 }
 
-/// A request that the old configuration sent is still counted where the new one looks.
-#[tokio::test]
-async fn requests_in_flight_outlive_a_configuration() -> Result<()> {
-    let mut rig = Rig::with(servers(2, "127.0.0.1:0").await?, |envoy, addresses| {
-        envoy.plugin_config(pool(addresses, json!({"strategy": "p2c"})))
-    })
-    .await?;
+/// A hanging request, and the position of the server that has it.
+async fn hang_one(rig: &Rig) -> Result<(JoinHandle<Result<Reply>>, usize)> {
     for server in &rig.servers {
         server.set_faults(serde_json::from_value(json!({"hang": true}))?).await?;
     }
@@ -83,7 +79,15 @@ async fn requests_in_flight_outlive_a_configuration() -> Result<()> {
     })
     .await?;
     rig.servers.iter().for_each(|server| server.clear_faults());
-    // The same endpoints under other ids, in the other order.
+    Ok((hanging, busy))
+}
+
+/// A request that the old configuration sent is still counted where the new one looks.
+#[tokio::test]
+async fn requests_in_flight_outlive_a_configuration() -> Result<()> {
+    let mut rig = Rig::start(2).await?;
+    let (hanging, busy) = hang_one(&rig).await?;
+    // The same endpoints under other ids, in the other order, by another strategy.
     let mut plugin = pool(&rig.addresses(), json!({"strategy": "p2c"}));
     let endpoints = plugin["pools"][0]["endpoints"].as_array_mut().context("no list")?;
     endpoints.reverse();
@@ -91,10 +95,32 @@ async fn requests_in_flight_outlive_a_configuration() -> Result<()> {
         endpoint["id"] = json!(format!("renamed-{n}"));
     }
     assert_eq!(rig.envoy.write_plugin_config(&plugin).await?, ConfigUpdate::Applied);
+    eventually(SOON, "the new configuration steers", || async {
+        rig.chat("llama").await?;
+        Ok((rig.count("pick.p2c").await? > 0).then_some(()))
+    })
+    .await?;
     let shares = rig.shares(20, async || rig.chat("llama").await).await?;
     assert_eq!(shares[busy], 0, "{shares:?}");
     hanging.abort();
     rig.await_in_flight(0).await
+}
+
+/// Another VM takes over (as a new build of the filter would) while a request runs in the old one: its end is told.
+#[tokio::test]
+async fn requests_in_flight_outlive_their_vm() -> Result<()> {
+    let mut rig = Rig::start(2).await?;
+    let (hanging, _) = hang_one(&rig).await?;
+    rig.await_in_flight(1).await?;
+    let mut filter = config::shipped_filter()?;
+    config::set_wasm(&mut filter, &warmroute_tests::harness::filter_wasm()?)?;
+    config::set_plugin_config(&mut filter, &pool(&rig.addresses(), json!({})))?;
+    let vm = config::at(&mut filter, "/resources/0/typed_config/config/vm_config")?;
+    vm["configuration"] = json!({"@type": "type.googleapis.com/google.protobuf.StringValue", "value": "another VM"});
+    assert_eq!(rig.envoy.write_filter(filter).await?, ConfigUpdate::Applied);
+    hanging.abort();
+    rig.await_in_flight(0).await?;
+    rig.await_count("outcome.neutral", 1).await
 }
 
 /// Envoy hands a Struct over as protobuf, not as JSON: the refusal says what to write instead.

@@ -3,16 +3,18 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
-use warmroute_tests::harness::{Client, config, eventually};
+use warmroute_tests::harness::{Client, Envoy, config, eventually};
 use warmroute_tests::mock::MockServer;
 use warmroute_tests::mock::proto::ModelInferRequest;
 use warmroute_tests::mock::proto::grpc_inference_service_client::GrpcInferenceServiceClient;
 
-use crate::rig::{Rig, SOON, chat_body, servers};
+use crate::rig::{Rig, SOON, chat_body};
 
 async fn fault(rig: &Rig, faults: Value) -> Result<()> {
     for server in &rig.servers {
@@ -104,58 +106,99 @@ async fn a_grpc_status_is_read_from_trailers_and_from_headers() -> Result<()> {
     rig.await_count("outcome.failure", before + 1).await
 }
 
-/// Envoy can log a stream while it runs. It counts once, when it ends, and is in flight until then.
-#[tokio::test]
-async fn a_stream_that_is_logged_while_it_runs_counts_once() -> Result<()> {
-    let server = MockServer::builder().token(Duration::from_millis(20)).start().await?;
-    let rig = Rig::with(vec![server], |envoy, _| {
-        envoy.edit(|bootstrap| {
-            let http = config::http_manager(bootstrap, config::LISTENER)?;
-            http["access_log_options"] =
-                json!({"access_log_flush_interval": "0.01s", "flush_access_log_on_new_request": true});
-            Ok(())
-        })
-    })
-    .await?;
-    let body = json!({"model": "m", "stream": true, "max_tokens": 40, "messages": [{"role": "user", "content": "x"}]});
+fn stream_request(rig: &Rig, tokens: u32) -> Result<http::Request<Full<Bytes>>> {
+    let body =
+        json!({"model": "m", "stream": true, "max_tokens": tokens, "messages": [{"role": "user", "content": "x"}]});
     let request = http::Request::post(rig.url("/v1/chat/completions"))
         .header("x-model-id", "m")
-        .header("content-type", "application/json")
-        .body(Full::new(body.to_string().into()))?;
-    let response = rig.client.open(request).await?;
+        .header("content-type", "application/json");
+    Ok(request.body(Full::new(body.to_string().into()))?)
+}
+
+/// A stream is in flight until its end, passes whole, and counts once.
+#[tokio::test]
+async fn a_stream_counts_once_when_it_ends() -> Result<()> {
+    let server = MockServer::builder().token(Duration::from_millis(20)).start().await?;
+    let rig = Rig::with(vec![server], |envoy, _| envoy).await?;
+    let response = rig.client.open(stream_request(&rig, 100)?).await?;
     assert_eq!(response.status(), 200);
-    eventually(SOON, "the stream is logged while it runs", || async {
-        Ok((rig.envoy.access_log()?.len() >= 3).then_some(()))
-    })
-    .await?;
-    assert_eq!(rig.count("outcome.success").await?, 0, "not before its end");
     rig.await_in_flight(1).await?;
+    assert_eq!(rig.count("outcome.success").await?, 0, "not before its end");
     let mut events = 0;
     let mut stream = response.into_body().into_data_stream();
     while let Some(chunk) = stream.next().await {
         events += String::from_utf8_lossy(&chunk?).matches("data: ").count();
     }
-    assert!(events > 40, "the stream came whole: {events}");
+    assert!(events > 100, "the stream came whole: {events}");
     rig.await_in_flight(0).await?;
-    assert_eq!(rig.count("outcome.success").await?, 1);
-    assert_eq!(rig.count("served.pick").await?, 1);
-    Ok(())
+    rig.await_count("outcome.success", 1).await?;
+    rig.await_count("served.pick", 1).await
 }
 
+/// The client hangs up in the middle of an answer, on HTTP/1.1, HTTP/2 and gRPC: not the endpoint's doing.
 #[tokio::test]
-async fn the_service_time_of_every_steered_request_is_recorded() -> Result<()> {
-    let rig = Rig::with(servers(2, "127.0.0.1:0").await?, |envoy, _| envoy).await?;
-    for n in 0..25 {
+async fn a_client_that_leaves_a_stream_is_neutral() -> Result<()> {
+    let server = MockServer::builder().token(Duration::from_secs(60)).service(Duration::ZERO).start().await?;
+    let rig = Rig::with(vec![server], |envoy, _| envoy).await?;
+    for (n, client) in [Client::http1(), Client::http2()].into_iter().enumerate() {
+        let response = client.open(stream_request(&rig, 100)?).await?;
+        assert_eq!(response.status(), 200, "the headers are there");
+        rig.await_in_flight(1).await?;
+        drop(response);
+        drop(client);
+        rig.await_count("outcome.neutral", n as u64 + 1).await?;
+        rig.await_in_flight(0).await?;
+    }
+    let mut grpc = GrpcInferenceServiceClient::new(Channel::from_shared(rig.envoy.base_url())?.connect().await?);
+    let request = ModelInferRequest { model_name: "m".into(), ..Default::default() };
+    let (requests, sent) = tokio::sync::mpsc::channel(2);
+    requests.send(request.clone()).await?;
+    let mut answers = grpc.model_stream_infer(ReceiverStream::new(sent)).await?.into_inner();
+    assert!(answers.message().await?.is_some(), "headers and a message are there");
+    fault(&rig, json!({"delay_ms": 60_000})).await?;
+    requests.send(request).await?;
+    drop(requests);
+    drop(answers);
+    rig.await_count("outcome.neutral", 3).await?;
+    assert_eq!(rig.count("outcome.failure").await?, 0);
+    assert_eq!(rig.count("outcome.success").await?, 0);
+    rig.await_in_flight(0).await
+}
+
+/// Time-outs of Envoy's: before the headers, and of a stream that falls silent after them.
+#[tokio::test]
+async fn an_endpoint_that_falls_silent_has_failed() -> Result<()> {
+    let server = MockServer::builder().token(Duration::from_secs(600)).start().await?;
+    let rig = Rig::with(vec![server], |envoy, _| {
+        envoy.edit(|bootstrap| {
+            config::route(bootstrap, config::LISTENER)?["idle_timeout"] = json!("0.3s");
+            Ok(())
+        })
+    })
+    .await?;
+    let response = rig.client.open(stream_request(&rig, 100)?).await?;
+    assert_eq!(response.status(), 200);
+    assert!(response.into_body().collect().await.is_err(), "Envoy gave up in the middle");
+    rig.await_count("outcome.failure", 1).await?;
+    fault(&rig, json!({"hang": true})).await?;
+    assert_eq!(rig.chat("m").await?.status, 504);
+    rig.await_count("outcome.failure", 2).await?;
+    assert_eq!(rig.count("outcome.success").await?, 0);
+    rig.await_in_flight(0).await
+}
+
+/// Every steered request adds its time: with 30 ms of service each, 20 of them take at least 600 ms.
+#[tokio::test]
+async fn the_service_time_of_steered_requests_adds_up() -> Result<()> {
+    let server = MockServer::builder().service(Duration::from_millis(30)).start().await?;
+    let rig = Rig::with(vec![server], |envoy, _| envoy).await?;
+    for n in 0..20 {
         rig.chat(&format!("model-{n}")).await?;
     }
-    rig.await_count("outcome.success", 25).await?;
-    eventually(SOON, "the histogram has them", || async {
-        let page = rig.envoy.admin().get("/stats/prometheus?filter=warmroute").await?.text();
-        let line = page.lines().find(|line| line.starts_with("wasmcustom_warmroute_service_time_us_count"));
-        let line = line.or_else(|| page.lines().find(|line| line.contains("service_time_us_count")));
-        Ok(line.and_then(|line| line.rsplit(' ').next()).filter(|count| *count == "25").map(|_| ()))
-    })
-    .await
+    rig.await_count("outcome.success", 20).await?;
+    let total = rig.count("service_time_us_total").await?;
+    assert!(total >= 600_000, "{total}");
+    Ok(())
 }
 
 /// Nobody there at all: the endpoint is charged, not the client.
@@ -172,18 +215,21 @@ async fn a_refused_connection_is_the_endpoints_failure() -> Result<()> {
     rig.await_in_flight(0).await
 }
 
-/// An answer of many bytes and a body of many bytes pass whole; the filter sees neither.
+/// What a client sends and what a server answers pass byte by byte; the filter sees neither.
 #[tokio::test]
 async fn bodies_pass_whole() -> Result<()> {
-    let rig = Rig::start(2).await?;
-    let text = "x".repeat(300_000);
-    let body = json!({"model": "m", "messages": [{"role": "user", "content": text}], "max_tokens": 1});
-    let request = http::Request::post(rig.url("/v1/chat/completions"))
-        .header("x-model-id", "m")
-        .header("content-type", "application/json")
-        .body(Full::new(body.to_string().into()))?;
-    let response = rig.client.open(request).await?;
-    assert_eq!(response.status(), 200);
-    assert!(!response.into_body().collect().await?.to_bytes().is_empty());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let echo = listener.local_addr()?;
+    let answer = axum::Router::new().fallback(async |body: Bytes| body);
+    tokio::spawn(async move { axum::serve(listener, answer).await });
+    let envoy = Envoy::builder().endpoints(&[echo]).start().await?;
+    let body: Bytes = (0..700_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for client in [Client::http1(), Client::http2()] {
+        let url = format!("{}/v1/chat/completions", envoy.base_url());
+        let request = http::Request::post(url).header("x-model-id", "m").body(Full::new(body.clone()))?;
+        let reply = client.send(request).await?;
+        assert_eq!(reply.status, 200);
+        assert!(reply.body == body, "{} bytes came back of {}", reply.body.len(), body.len());
+    }
     Ok(())
 }

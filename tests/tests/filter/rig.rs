@@ -96,6 +96,11 @@ impl Rig {
         .await
     }
 
+    /// How many of the answered requests carried a list of the filter's.
+    pub fn steered(&self) -> Result<usize> {
+        Ok(self.envoy.access_log()?.iter().filter(|line| line["pick"].is_string()).count())
+    }
+
     pub async fn await_in_flight(&self, expected: u64) -> Result<()> {
         eventually(SOON, &format!("in_flight = {expected}"), || async {
             let gauge = self.envoy.admin().gauge("wasmcustom.warmroute.in_flight").await?;

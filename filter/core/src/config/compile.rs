@@ -1,14 +1,13 @@
 //! Validation, defaults and the runtime objects.
 
-use super::{ConfigError, Problem, limits, wire};
+use super::{ConfigError, Problem, limits, shortened, wire};
 use crate::address::Address;
 use crate::endpoint::{Endpoint, Resident, Score};
 use crate::pool::{Pool, PoolSettings};
 use crate::request::HeaderNames;
 use crate::strategy::StrategyName;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fmt::Display;
-use std::hash::Hash;
 use std::ops::RangeInclusive;
 
 /// A configuration that passed every check.
@@ -30,11 +29,38 @@ pub(super) fn compile(plugin: wire::Plugin) -> Result<Config, ConfigError> {
         request_type: check.header_list("request.type_headers", plugin.request.type_headers, &limits::TYPE_HEADERS),
     };
     let destination_header = plugin.request.destination_header.unwrap_or_else(|| limits::DESTINATION_HEADER.to_owned());
-    check.header("request.destination_header", &destination_header);
-    if check.problems.is_empty() {
-        Ok(Config { pools, header_names, destination_header: destination_header.into_boxed_str() })
-    } else {
-        Err(ConfigError { problems: check.problems })
+    check.header("request.destination_header", &destination_header, &DESTINATION_RESERVED);
+    check.distinct("request.destination_header", destination_header.clone());
+    check.finish()?;
+    // Only a configuration without a problem is worth its rings.
+    let pools = pools.into_iter().map(PlannedPool::build).collect();
+    Ok(Config { pools, header_names, destination_header: destination_header.into_boxed_str() })
+}
+
+/// A pool that was checked, and whose ring is not built yet.
+struct PlannedPool {
+    cluster: String,
+    settings: PoolSettings,
+    endpoints: Option<Vec<Endpoint>>,
+}
+
+impl PlannedPool {
+    fn build(self) -> (Box<str>, Pool) {
+        let mut pool = Pool::new(self.settings);
+        if let Some(endpoints) = self.endpoints {
+            pool.update(endpoints);
+        }
+        (self.cluster.into_boxed_str(), pool)
+    }
+
+    fn points(&self) -> usize {
+        match self.settings.strategy {
+            StrategyName::Ring => {
+                let endpoints = self.endpoints.as_ref().map_or(0, Vec::len);
+                endpoints.saturating_mul(self.settings.virtual_nodes as usize)
+            }
+            StrategyName::P2c => 0,
+        }
     }
 }
 
@@ -42,35 +68,58 @@ pub(super) fn compile(plugin: wire::Plugin) -> Result<Config, ConfigError> {
 #[derive(Default)]
 struct Check {
     problems: Vec<Problem>,
+    more: usize,
+    /// Header names seen so far: one header cannot carry two things.
+    headers: BTreeSet<String>,
 }
 
 impl Check {
     fn problem(&mut self, path: impl Into<String>, message: impl Into<String>) {
-        self.problems.push(Problem { path: path.into(), message: message.into() });
+        if self.problems.len() < limits::MAX_PROBLEMS {
+            self.problems.push(Problem { path: path.into(), message: message.into() });
+        } else {
+            self.more = self.more.saturating_add(1);
+        }
     }
 
-    fn pools(&mut self, pools: Vec<wire::Pool>) -> Vec<(Box<str>, Pool)> {
+    fn finish(self) -> Result<(), ConfigError> {
+        if self.problems.is_empty() { Ok(()) } else { Err(ConfigError { problems: self.problems, more: self.more }) }
+    }
+
+    fn pools(&mut self, pools: Vec<wire::Pool>) -> Vec<PlannedPool> {
         if !self.count("pools", pools.len(), limits::MAX_POOLS) {
             return Vec::new();
         }
-        let mut clusters = HashSet::new();
-        pools
+        let mut clusters = BTreeSet::new();
+        let pools: Vec<_> = pools
             .into_iter()
             .enumerate()
             .map(|(n, pool)| {
                 let path = format!("pools[{n}]");
                 self.name(&format!("{path}.cluster"), &pool.cluster);
-                self.distinct(&format!("{path}.cluster"), &mut clusters, pool.cluster.clone());
-                (pool.cluster.clone().into_boxed_str(), self.pool(&path, pool))
+                self.seen_once(&format!("{path}.cluster"), &mut clusters, pool.cluster.clone());
+                self.pool(&path, pool)
             })
-            .collect()
+            .collect();
+        let points = pools.iter().map(PlannedPool::points).fold(0, usize::saturating_add);
+        if points > limits::MAX_POINTS {
+            self.problem(
+                "pools",
+                format!(
+                    "the rings have {points} points together (endpoints × virtual_nodes), at most {} are allowed",
+                    limits::MAX_POINTS
+                ),
+            );
+        }
+        pools
     }
 
-    fn pool(&mut self, path: &str, wire: wire::Pool) -> Pool {
+    fn pool(&mut self, path: &str, wire: wire::Pool) -> PlannedPool {
+        let fallbacks = self.number(path, "fallbacks", wire.fallbacks, limits::FALLBACKS, limits::FALLBACKS_RANGE);
         let settings = PoolSettings {
-            strategy: match wire.strategy {
-                None | Some(wire::Strategy::Ring) => StrategyName::Ring,
-                Some(wire::Strategy::P2c) => StrategyName::P2c,
+            strategy: match wire.strategy.unwrap_or(limits::STRATEGY) {
+                wire::Strategy::Ring => StrategyName::Ring,
+                wire::Strategy::P2c => StrategyName::P2c,
             },
             virtual_nodes: self.number(
                 path,
@@ -79,37 +128,43 @@ impl Check {
                 limits::VIRTUAL_NODES,
                 limits::VIRTUAL_NODES_RANGE,
             ),
-            fallbacks: self.number(path, "fallbacks", wire.fallbacks, limits::FALLBACKS, limits::FALLBACKS_RANGE),
-            max_retries: self.number(
-                path,
-                "max_retries",
-                wire.max_retries,
-                limits::MAX_RETRIES,
-                limits::MAX_RETRIES_RANGE,
-            ),
+            fallbacks,
+            max_retries: self.max_retries(path, wire.max_retries, fallbacks),
         };
-        let mut pool = Pool::new(settings);
-        let endpoints = wire.endpoints.map(|endpoints| self.endpoints(path, endpoints));
-        // With a problem anywhere the pool is thrown away; its ring need not be built.
-        if let Some(endpoints) = endpoints
-            && self.problems.is_empty()
-        {
-            pool.update(endpoints);
+        PlannedPool {
+            cluster: wire.cluster,
+            settings,
+            endpoints: wire.endpoints.map(|endpoints| self.endpoints(path, endpoints)),
         }
-        pool
+    }
+
+    /// The default gives way to fewer fallbacks; what a user asks for does not.
+    fn max_retries(&mut self, path: &str, given: Option<u8>, fallbacks: u8) -> u8 {
+        let default = limits::MAX_RETRIES.min(fallbacks);
+        let retries = self.number(path, "max_retries", given, default, limits::MAX_RETRIES_RANGE);
+        if retries > fallbacks && limits::MAX_RETRIES_RANGE.contains(&retries) {
+            self.problem(
+                format!("{path}.max_retries"),
+                format!("{retries} retries need as many fallbacks, and there are {fallbacks}"),
+            );
+        }
+        retries
     }
 
     fn endpoints(&mut self, path: &str, wire: Vec<wire::Endpoint>) -> Vec<Endpoint> {
         if !self.count(&format!("{path}.endpoints"), wire.len(), limits::MAX_ENDPOINTS) {
             return Vec::new();
         }
-        let (mut ids, mut addresses) = (HashSet::new(), HashSet::new());
+        let (mut ids, mut addresses) = (BTreeSet::new(), BTreeSet::new());
         let mut endpoints = Vec::with_capacity(wire.len());
         for (n, wire) in wire.into_iter().enumerate() {
             let path = format!("{path}.endpoints[{n}]");
             let Some(endpoint) = self.endpoint(&path, wire) else { continue };
-            self.distinct(&format!("{path}.address"), &mut addresses, endpoint.address.as_str().to_owned());
-            self.distinct(&format!("{path}.id"), &mut ids, endpoint.id.clone());
+            let address = endpoint.address.as_str().to_owned();
+            // An id that is the address would only say the same twice.
+            if self.seen_once(&format!("{path}.address"), &mut addresses, address) {
+                self.seen_once(&format!("{path}.id"), &mut ids, endpoint.id.clone());
+            }
             endpoints.push(endpoint);
         }
         endpoints
@@ -120,13 +175,17 @@ impl Check {
         if let Some(models) = models {
             self.count(&format!("{path}.models"), models.len(), limits::MAX_MODELS);
             for (n, model) in models.iter().enumerate() {
-                self.name(&format!("{path}.models[{n}]"), model);
+                let path = format!("{path}.models[{n}]");
+                self.name(&path, model);
+                if model.trim_ascii() != model {
+                    self.problem(path, "begins or ends with white space, which a header's value cannot");
+                }
             }
         }
         let address: Address = match wire.address.parse() {
             Ok(address) => address,
             Err(error) => {
-                self.problem(format!("{path}.address"), format!("{:?}: {error}", wire.address));
+                self.problem(format!("{path}.address"), format!("{:?}: {error}", shortened(&wire.address)));
                 return None;
             }
         };
@@ -137,7 +196,7 @@ impl Check {
             address,
             resident: models.map(|models| Resident::from_ids(models.iter().map(String::as_str))),
             score: Score::FULL,
-            marked_unhealthy: wire.unhealthy.unwrap_or(false),
+            marked_unhealthy: wire.unhealthy.unwrap_or(limits::UNHEALTHY),
         })
     }
 
@@ -172,35 +231,74 @@ impl Check {
         }
     }
 
-    fn distinct<T: Hash + Eq + std::fmt::Debug>(&mut self, path: &str, seen: &mut HashSet<T>, value: T) {
-        if seen.contains(&value) {
-            self.problem(path, format!("{value:?} is there twice"));
+    /// Whether `value` is new in `seen`; else that is a problem.
+    fn seen_once<T: Ord + std::fmt::Debug>(&mut self, path: &str, seen: &mut BTreeSet<T>, value: T) -> bool {
+        let text = format!("{value:?}");
+        let new = seen.insert(value);
+        if !new {
+            self.problem(path, format!("{} is there twice", shortened(&text)));
         }
-        seen.insert(value);
+        new
     }
 
     fn header_list(&mut self, path: &str, given: Option<Vec<String>>, default: &[&str]) -> Box<[Box<str>]> {
         let names = given.unwrap_or_else(|| default.iter().map(|&name| name.to_owned()).collect());
         if self.count(path, names.len(), limits::MAX_HEADER_NAMES) {
             for (n, name) in names.iter().enumerate() {
-                self.header(&format!("{path}[{n}]"), name);
+                let path = format!("{path}[{n}]");
+                self.header(&path, name, &FACTS_RESERVED);
+                self.distinct(&path, name.clone());
             }
         }
         names.into_iter().map(String::into_boxed_str).collect()
     }
 
-    /// Header names as HTTP/2 sends them: the token characters of RFC 9110 §5.6.2 without capitals.
-    fn header(&mut self, path: &str, name: &str) {
+    fn distinct(&mut self, path: &str, name: String) {
+        let text = format!("{name:?}");
+        if !self.headers.insert(name) {
+            self.problem(path, format!("{} is named twice: one header cannot carry two things", shortened(&text)));
+        }
+    }
+
+    /// Header names as HTTP/2 sends them: the token characters of RFC 9110 §5.6.2 without capitals. None that is
+    /// `reserved`, or begins with a reserved name that ends in a dash.
+    fn header(&mut self, path: &str, name: &str, reserved: &[&str]) {
         self.name(path, name);
         let token = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if !name.bytes().all(token) {
-            self.problem(path, format!("{name:?} is no header name in lower case, such as \"x-model-id\""));
+            let text = shortened(name);
+            self.problem(path, format!("{text:?} is no header name in lower case, such as \"x-model-id\""));
         }
-        if ENVOYS_OWN.iter().any(|own| name.starts_with(own)) {
-            self.problem(path, format!("{name:?} has a meaning of its own in Envoy; choose another header"));
+        let taken = |reserved: &&str| name == *reserved || (reserved.ends_with('-') && name.starts_with(*reserved));
+        if reserved.iter().any(taken) {
+            self.problem(path, format!("{name:?} has a meaning of its own; choose another header"));
         }
     }
 }
 
-/// Names that a request's facts and picks must not use.
-const ENVOYS_OWN: [&str; 2] = ["x-envoy-", "x-forwarded-"];
+/// Headers that cannot tell a model or a type: Envoy keeps them elsewhere, or other rules read them.
+const FACTS_RESERVED: [&str; 5] = ["host", "content-type", "content-length", "x-envoy-", "x-forwarded-"];
+
+/// Headers that a pick must not be written over.
+const DESTINATION_RESERVED: [&str; 20] = [
+    "authorization",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "cookie",
+    "date",
+    "expect",
+    "grpc-",
+    "host",
+    "keep-alive",
+    "proxy-",
+    "te",
+    "traceparent",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-envoy-",
+    "x-forwarded-",
+    "x-request-id",
+];

@@ -1,8 +1,14 @@
 //! Defaults and ranges, each with its reason. The wire types document them from here, and validation checks them.
 
+use super::wire::Strategy;
 use std::ops::RangeInclusive;
 
-/// Enough points that 50 endpoints' shares stay within 30 % of the mean; more costs memory for little.
+/// Without a plan by somebody who knows the GPUs, the ring is what keeps a model where it is.
+pub const STRATEGY: Strategy = Strategy::Ring;
+/// Nobody has marked an endpoint until somebody does.
+pub const UNHEALTHY: bool = false;
+
+/// Enough points that 50 endpoints' shares stay within 35 % of the mean; more costs memory for little.
 pub const VIRTUAL_NODES: u32 = 150;
 /// Past 1,000 the shares hardly change, while a ring of 10,000 endpoints would need 160 MB.
 pub const VIRTUAL_NODES_RANGE: RangeInclusive<u32> = 1..=1_000;
@@ -12,10 +18,15 @@ pub const FALLBACKS: u8 = 2;
 /// A list has at most eight endpoints.
 pub const FALLBACKS_RANGE: RangeInclusive<u8> = 0..=7;
 
-/// A third attempt at most: more would multiply load when a pool fails.
+/// A third attempt at most: more would multiply load when a pool fails. Fewer when there are fewer fallbacks.
 pub const MAX_RETRIES: u8 = 2;
 /// As many as there can be fallbacks.
 pub const MAX_RETRIES_RANGE: RangeInclusive<u8> = 0..=7;
+
+/// Points of all rings of one configuration together: 64 MB in each worker's VM. 10,000 endpoints need 1.5 million.
+pub const MAX_POINTS: usize = 4_000_000;
+/// Problems that are told of one configuration; the rest are counted.
+pub const MAX_PROBLEMS: usize = 20;
 
 /// Pools of one configuration.
 pub const MAX_POOLS: usize = 1_024;

@@ -28,8 +28,16 @@ impl fmt::Display for Problem {
 /// All mistakes of a configuration that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// At least one.
+    /// At least one, at most [`limits::MAX_PROBLEMS`].
     pub problems: Vec<Problem>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+impl ConfigError {
+    fn one(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { problems: vec![Problem { path: path.into(), message: message.into() }], more: 0 }
+    }
 }
 
 impl fmt::Display for ConfigError {
@@ -37,6 +45,9 @@ impl fmt::Display for ConfigError {
         for (n, problem) in self.problems.iter().enumerate() {
             let separator = if n == 0 { "" } else { "; " };
             write!(f, "{separator}{problem}")?;
+        }
+        if self.more > 0 {
+            write!(f, "; and {} more", self.more)?;
         }
         Ok(())
     }
@@ -53,16 +64,22 @@ pub fn parse(bytes: &[u8]) -> Result<Config, ConfigError> {
     if !bytes.trim_ascii_start().starts_with(b"{") {
         let start = bytes.get(..20).unwrap_or(bytes).escape_ascii();
         let message = format!("must be a JSON object, as a google.protobuf.StringValue; starts with \"{start}\"");
-        return Err(ConfigError { problems: vec![Problem { path: ".".to_owned(), message }] });
+        return Err(ConfigError::one(".", message));
     }
     let mut json = serde_json::Deserializer::from_slice(bytes);
-    let wire: wire::Plugin = serde_path_to_error::deserialize(&mut json).map_err(|error| ConfigError {
-        problems: vec![Problem { path: error.path().to_string(), message: error.inner().to_string() }],
-    })?;
-    json.end().map_err(|error| ConfigError {
-        problems: vec![Problem { path: ".".to_owned(), message: error.to_string() }],
-    })?;
+    let wire: wire::Plugin = serde_path_to_error::deserialize(&mut json)
+        .map_err(|error| ConfigError::one(error.path().to_string(), shortened(&error.inner().to_string())))?;
+    json.end().map_err(|error| ConfigError::one(".", error.to_string()))?;
     compile::compile(wire)
+}
+
+/// What a user wrote, as a message repeats it: enough to recognise, not so much that it fills a log.
+fn shortened(text: &str) -> String {
+    const SHOWN: usize = 200;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),
+        None => text.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,14 @@ fn nothing_steers_nothing() {
 }
 
 #[test]
+fn the_default_of_retries_gives_way_to_fewer_fallbacks() {
+    for (fallbacks, retries) in [(0, 0), (1, 1), (2, 2), (7, 2)] {
+        let config = parse(format!(r#"{{"pools":[{{"cluster":"c","fallbacks":{fallbacks}}}]}}"#).as_bytes()).unwrap();
+        assert_eq!(pool_of(&config).settings().max_retries, retries);
+    }
+}
+
+#[test]
 fn what_is_left_out_has_its_default() {
     let config = parse(br#"{"pools":[{"cluster":"c","endpoints":[{"address":"10.0.0.1:80"}]}]}"#).unwrap();
     let settings = pool_of(&config).settings();
@@ -37,14 +45,14 @@ fn what_is_left_out_has_its_default() {
 #[test]
 fn what_is_given_is_taken() {
     let config = parse(
-        br#"{"pools":[{"cluster":"c","strategy":"p2c","virtual_nodes":3,"fallbacks":0,"max_retries":7,"endpoints":[
+        br#"{"pools":[{"cluster":"c","strategy":"p2c","virtual_nodes":3,"fallbacks":5,"max_retries":3,"endpoints":[
             {"address":"[FD00::0007]:80","id":"gpu-0","models":["llama"],"unhealthy":true}]}],
             "request":{"model_headers":["m"],"type_headers":[],"destination_header":"d"}}"#,
     )
     .unwrap();
     let settings = pool_of(&config).settings();
     assert_eq!(settings.strategy, StrategyName::P2c);
-    assert_eq!((settings.virtual_nodes, settings.fallbacks, settings.max_retries), (3, 0, 7));
+    assert_eq!((settings.virtual_nodes, settings.fallbacks, settings.max_retries), (3, 5, 3));
     let endpoint = &pool_of(&config).endpoints().unwrap()[0];
     assert_eq!((&*endpoint.id, endpoint.address.as_str()), ("gpu-0", "[fd00::7]:80"));
     assert!(endpoint.marked_unhealthy);
@@ -100,7 +108,22 @@ fn each_mistake_is_named_by_its_path() {
         (
             r#"{"request":{"destination_header":"x-envoy-max-retries"}}"#,
             "request.destination_header",
-            "of its own in Envoy",
+            "meaning of its own",
+        ),
+        (r#"{"request":{"destination_header":"host"}}"#, "request.destination_header", "meaning of its own"),
+        (r#"{"request":{"destination_header":"content-length"}}"#, "request.destination_header", "meaning of its own"),
+        (r#"{"request":{"destination_header":"grpc-timeout"}}"#, "request.destination_header", "meaning of its own"),
+        (r#"{"request":{"destination_header":"x-model-id"}}"#, "request.destination_header", "named twice"),
+        (r#"{"request":{"model_headers":["content-type"]}}"#, "request.model_headers[0]", "meaning of its own"),
+        (r#"{"request":{"model_headers":["host"]}}"#, "request.model_headers[0]", "meaning of its own"),
+        (r#"{"request":{"model_headers":["m","m"]}}"#, "request.model_headers[1]", "named twice"),
+        (r#"{"request":{"model_headers":["m"],"type_headers":["m"]}}"#, "request.type_headers[0]", "named twice"),
+        (r#"{"request":{"model_headers":[":path"]}}"#, "request.model_headers[0]", "no header name"),
+        (r#"{"pools":[{"cluster":"c","fallbacks":1,"max_retries":2}]}"#, "pools[0].max_retries", "there are 1"),
+        (
+            r#"{"pools":[{"cluster":"c","endpoints":[{"address":"1.1.1.1:1","models":[" m"]}]}]}"#,
+            "pools[0].endpoints[0].models[0]",
+            "white space",
         ),
         (r#"{"request":{"destination_header":""}}"#, "request.destination_header", "1 to 256"),
         (r#"{"pools":[]} x"#, ".", "trailing"),
@@ -135,6 +158,41 @@ fn lists_are_bounded() {
     assert!(found[0].contains("at most 10000"), "{found:?}");
     let headers = many(9, &|n| format!(r#""h{n}""#));
     assert!(problems(&format!(r#"{{"request":{{"type_headers":[{headers}]}}}}"#))[0].contains("at most 8"));
+}
+
+/// A configuration with ten thousand mistakes must not fill a log: twenty are told, the rest counted, each one short.
+#[test]
+fn a_hopeless_configuration_is_refused_in_few_words() {
+    let name = "x".repeat(5_000);
+    let endpoints: Vec<_> = (0..1_000).map(|_| format!(r#"{{"address":"{name}"}}"#)).collect();
+    let json = format!(r#"{{"pools":[{{"cluster":"c","endpoints":[{}]}}]}}"#, endpoints.join(","));
+    let error = parse(json.as_bytes()).unwrap_err();
+    assert_eq!((error.problems.len(), error.more), (20, 980));
+    let text = error.to_string();
+    assert!(text.ends_with("; and 980 more") && text.len() < 20_000, "{} bytes", text.len());
+    let error = parse(format!(r#"{{"{name}":1}}"#).as_bytes()).unwrap_err();
+    assert!(error.to_string().len() < 6_000, "the path is told whole, the rest is short");
+}
+
+/// An address that is there twice is one mistake, not two.
+#[test]
+fn a_duplicate_is_told_once() {
+    let json = r#"{"pools":[{"cluster":"c","endpoints":[{"address":"1.1.1.1:1"},{"address":"1.1.1.1:1"}]}]}"#;
+    assert_eq!(problems(json).len(), 1);
+}
+
+/// Each list is within its bounds, and all rings together are not.
+#[test]
+fn the_rings_are_bounded_together() {
+    let endpoints: Vec<_> = (0..5_000).map(|n| format!(r#"{{"address":"10.0.{}.{}:80"}}"#, n / 250, n % 250)).collect();
+    let pool = |n: usize, strategy: &str| {
+        let endpoints = endpoints.join(",");
+        format!(r#"{{"cluster":"c{n}","strategy":"{strategy}","virtual_nodes":500,"endpoints":[{endpoints}]}}"#)
+    };
+    let found = problems(&format!(r#"{{"pools":[{},{}]}}"#, pool(0, "ring"), pool(1, "ring")));
+    assert!(found[0].starts_with("pools: ") && found[0].contains("5000000 points"), "{found:?}");
+    let mixed = format!(r#"{{"pools":[{},{}]}}"#, pool(0, "p2c"), pool(1, "p2c"));
+    assert!(parse(mixed.as_bytes()).is_ok(), "p2c needs no ring");
 }
 
 /// Bytes that are no UTF-8, deep nesting, and every prefix of a good configuration: an error, never a panic.

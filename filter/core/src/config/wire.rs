@@ -32,7 +32,7 @@ pub struct Pool {
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_ENDPOINTS)))]
     pub endpoints: Option<Vec<Endpoint>>,
     /// How inference requests that name a model are routed. Others go by `p2c`.
-    #[cfg_attr(feature = "schema", schemars(extend("default" = "ring")))]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = limits::STRATEGY)))]
     pub strategy: Option<Strategy>,
     /// Points of each endpoint on the hash ring. Must be the same in every proxy, or they disagree about the
     /// endpoints of a model.
@@ -41,8 +41,8 @@ pub struct Pool {
     /// Endpoints that follow the pick in the list that Envoy gets; its retries and hedges go along the list.
     #[cfg_attr(feature = "schema", schemars(range(min = *limits::FALLBACKS_RANGE.start(), max = *limits::FALLBACKS_RANGE.end()), extend("default" = limits::FALLBACKS)))]
     pub fallbacks: Option<u8>,
-    /// Retries that Envoy may make, when its route retries at all. Never more than there are fallbacks. Rules over the
-    /// route's `num_retries`.
+    /// Retries that Envoy may make, when its route retries at all; at most as many as `fallbacks` (the default gives way
+    /// to fewer). Rules over the route's `num_retries`.
     #[cfg_attr(feature = "schema", schemars(range(min = *limits::MAX_RETRIES_RANGE.start(), max = *limits::MAX_RETRIES_RANGE.end()), extend("default" = limits::MAX_RETRIES)))]
     pub max_retries: Option<u8>,
 }
@@ -58,17 +58,18 @@ pub struct Endpoint {
     /// new address moves no model.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_BYTES)))]
     pub id: Option<String>,
-    /// Models in the endpoint's memory, when that is known: updates of a model go to the endpoints that hold it.
+    /// Models in the endpoint's memory, when that is known: what `p2c` routes for a model goes to the endpoints that hold
+    /// it while one of them may serve.
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_MODELS)))]
     pub models: Option<Vec<String>>,
     /// Marks the endpoint by hand: it gets no requests.
-    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = limits::UNHEALTHY)))]
     pub unhealthy: Option<bool>,
 }
 
 /// How inference requests that name a model are routed.
 #[derive(Clone, Copy, Debug, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema, serde::Serialize))]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
     /// The model's endpoints on the consistent-hash ring, in order.
@@ -82,7 +83,7 @@ pub enum Strategy {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Headers that name the model: the first that is there and not empty. Without one, known paths are read
+    /// Headers that name the model; none of them, nor the other headers here, may be named twice: the first that is there and not empty. Without one, known paths are read
     /// (`/v2/models/{model}/infer`). Lower case.
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_HEADER_NAMES), extend("default" = limits::MODEL_HEADERS)))]
     pub model_headers: Option<Vec<String>>,

@@ -121,12 +121,10 @@ fn parse_type(value: &[u8]) -> RequestType {
     }
 }
 
-/// `application/grpc`, `application/grpc+proto`, `application/grpc; …`; not `application/grpc-web`, which has answers
-/// of its own. Source: <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
+/// `application/grpc` or `application/grpc+…`, by the letter: what Envoy takes for gRPC, since it is Envoy that turns a
+/// refusal into a gRPC answer. Not `application/grpc-web`, which has answers of its own.
 fn is_grpc(content_type: &[u8]) -> bool {
-    const GRPC: &[u8] = b"application/grpc";
-    let (start, rest) = content_type.split_at_checked(GRPC.len()).unwrap_or((&[], &[]));
-    start.eq_ignore_ascii_case(GRPC) && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
+    content_type.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest.first(), None | Some(b'+')))
 }
 
 #[cfg(test)]
@@ -204,7 +202,8 @@ mod tests {
         for (content_type, expected) in [
             ("application/grpc", true),
             ("application/grpc+proto", true),
-            ("Application/GRPC;charset=utf-8", true),
+            ("Application/GRPC", false),
+            ("application/grpc;charset=utf-8", false),
             ("application/grpc-web", false),
             ("application/json", false),
             ("application/grp", false),

@@ -58,6 +58,8 @@ pub struct View<'a> {
     pub endpoints: &'a [Endpoint],
     /// Requests in flight at them.
     pub load: &'a dyn Load,
+    /// How many of them may serve: a list of that many is complete, and with none there is nothing to look for.
+    pub eligible: usize,
     /// How many endpoints the list shall have, at most [`MAX_PICKS`].
     pub wanted: usize,
 }
@@ -71,26 +73,26 @@ impl std::fmt::Debug for View<'_> {
 impl View<'_> {
     /// Whether the endpoint is in the pool and may serve.
     #[must_use]
-    pub fn eligible(&self, endpoint: EndpointIndex) -> bool {
+    pub fn may_serve(&self, endpoint: EndpointIndex) -> bool {
         self.endpoints.get(endpoint.position()).is_some_and(|endpoint| eligibility::check(endpoint).is_ok())
     }
 
-    /// How many endpoints to list: as many as wanted, as far as there are any.
+    /// How many endpoints to list: as many as wanted, as far as there are any that may serve.
     #[must_use]
     pub fn limit(&self) -> usize {
-        self.wanted.min(self.endpoints.len()).min(MAX_PICKS)
+        self.wanted.min(self.eligible).min(MAX_PICKS)
     }
 }
 
-/// How one request ended at the endpoint that served it.
+/// How one request, or one try of it, ended at an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Who served.
+    /// Who served, or failed to.
     pub endpoint: EndpointIndex,
     /// How it ended.
     pub outcome: Outcome,
-    /// From the pick to the end of the response.
-    pub service_time: Duration,
+    /// From the pick to the end of the response; `None` for a try that another endpoint made good.
+    pub service_time: Option<Duration>,
 }
 
 /// Orders endpoints for requests.

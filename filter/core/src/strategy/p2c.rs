@@ -6,14 +6,15 @@
 //! see the same least loaded endpoint would all send there.
 //! Source: Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", IEEE TPDS 2001.
 //!
-//! Candidates are the endpoints that hold the model, when it is known that some do; else the whole pool.
+//! The two come from the endpoints that hold the model, when it is known that some do, else from the whole pool. The
+//! fallbacks come from the holders first, then from the rest: a dead holder must not leave a request without one.
 
 use super::{PickList, Strategy, StrategyName, View};
 use crate::endpoint::{Endpoint, EndpointIndex, Resident};
 use crate::refusal::Refusal;
 use crate::request::Request;
 use rand::{Rng, RngExt};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Below this a score does not raise the cost further.
 const SCORE_FLOOR: f64 = 0.01;
@@ -25,19 +26,14 @@ const DRAWS: usize = 16;
 #[derive(Debug, Default)]
 pub struct PowerOfTwoChoices {
     /// Endpoints that hold a model, by the hash of its id.
-    holders: HashMap<u64, Box<[EndpointIndex]>>,
+    holders: BTreeMap<u64, Box<[EndpointIndex]>>,
     pool: Box<[EndpointIndex]>,
 }
 
 impl PowerOfTwoChoices {
-    /// The endpoints to choose from for `request`: those that hold its model if any of them may serve.
-    fn candidates(&self, request: &Request<'_>, view: &View<'_>) -> &[EndpointIndex] {
-        request
-            .model
-            .as_ref()
-            .and_then(|model| self.holders.get(&model.hash))
-            .filter(|holders| holders.iter().any(|&endpoint| view.eligible(endpoint)))
-            .unwrap_or(&self.pool)
+    /// The endpoints known to hold the request's model.
+    fn holders(&self, request: &Request<'_>) -> &[EndpointIndex] {
+        request.model.as_ref().and_then(|model| self.holders.get(&model.hash)).map_or(&[], |holders| holders)
     }
 }
 
@@ -48,7 +44,7 @@ impl Strategy for PowerOfTwoChoices {
 
     fn update(&mut self, endpoints: &[Endpoint]) {
         let indexed = || (0..).map(EndpointIndex).zip(endpoints);
-        let mut holders: HashMap<u64, Vec<EndpointIndex>> = HashMap::new();
+        let mut holders: BTreeMap<u64, Vec<EndpointIndex>> = BTreeMap::new();
         for (index, endpoint) in indexed() {
             for model in endpoint.resident.iter().flat_map(Resident::hashes) {
                 holders.entry(model).or_default().push(index);
@@ -59,21 +55,25 @@ impl Strategy for PowerOfTwoChoices {
     }
 
     fn pick(&self, request: &Request<'_>, view: &View<'_>, rng: &mut dyn Rng) -> Result<PickList, Refusal> {
-        let candidates = self.candidates(request, view);
         let mut picks = PickList::new();
-        while picks.len() < view.limit() {
-            let Some(endpoint) = draw(candidates, view, &picks, rng) else { break };
-            picks.push(endpoint);
+        let holders = self.holders(request);
+        let Some(first) = draw(holders, view, &picks, rng).or_else(|| draw(&self.pool, view, &picks, rng)) else {
+            return Err(Refusal::NoHealthyEndpoint);
+        };
+        let from = if holders.contains(&first) { holders } else { &self.pool };
+        let second = draw(from, view, &[first], rng);
+        let (better, other) = cheaper_first(first, second, view);
+        picks.push(better);
+        if view.limit() > 1 {
+            picks.extend(other);
         }
-        if view.limit() == 1 {
-            // A second candidate that is compared but not listed.
-            if let Some(other) = draw(candidates, view, &picks, rng) {
-                picks.push(other);
+        for candidates in [from, &self.pool] {
+            while picks.len() < view.limit() {
+                let Some(endpoint) = draw(candidates, view, &picks, rng) else { break };
+                picks.push(endpoint);
             }
         }
-        cheaper_of_the_first_two_first(&mut picks, view);
-        picks.truncate(view.limit());
-        if picks.is_empty() { Err(Refusal::NoHealthyEndpoint) } else { Ok(picks) }
+        Ok(picks)
     }
 }
 
@@ -86,7 +86,7 @@ fn draw(
     rng: &mut dyn Rng,
 ) -> Option<EndpointIndex> {
     let count = u32::try_from(candidates.len()).ok().filter(|&count| count > 0)?;
-    let free = |endpoint: &EndpointIndex| !taken.contains(endpoint) && view.eligible(*endpoint);
+    let free = |endpoint: &EndpointIndex| !taken.contains(endpoint) && view.may_serve(*endpoint);
     let mut at = 0;
     for _ in 0..DRAWS {
         at = rng.random_range(0..count) as usize;
@@ -97,11 +97,15 @@ fn draw(
     candidates.iter().cycle().skip(at).take(candidates.len()).find(|endpoint| free(endpoint)).copied()
 }
 
-fn cheaper_of_the_first_two_first(picks: &mut PickList, view: &View<'_>) {
-    if let [first, second, ..] = picks.as_mut_slice()
-        && cost(*second, view) < cost(*first, view)
-    {
-        std::mem::swap(first, second);
+/// The cheaper one, and the other if there is one; the first of two that cost the same.
+fn cheaper_first(
+    first: EndpointIndex,
+    second: Option<EndpointIndex>,
+    view: &View<'_>,
+) -> (EndpointIndex, Option<EndpointIndex>) {
+    match second {
+        Some(second) if cost(second, view) < cost(first, view) => (second, Some(first)),
+        second => (first, second),
     }
 }
 
@@ -113,6 +117,7 @@ fn cost(endpoint: EndpointIndex, view: &View<'_>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::eligibility::count_eligible;
     use crate::endpoint::Score;
     use crate::endpoint::tests::endpoints;
     use crate::load::{PoolLoad, Registry};
@@ -138,7 +143,8 @@ mod tests {
         }
 
         fn pick(&mut self, request: &Request<'_>) -> Result<PickList, Refusal> {
-            let view = View { endpoints: &self.pool, load: &self.load, wanted: self.wanted };
+            let eligible = count_eligible(&self.pool);
+            let view = View { endpoints: &self.pool, load: &self.load, eligible, wanted: self.wanted };
             self.p2c.pick(request, &view, &mut self.rng)
         }
 
@@ -212,6 +218,22 @@ mod tests {
         pool[1].marked_unhealthy = true;
         let counts = Bench::new(pool).firsts(&Request::update(b"llama"), 100);
         assert_eq!(counts[1], 0);
+    }
+
+    /// The list goes on past the holders: their models are lost with them, the request need not be.
+    #[test]
+    fn fallbacks_come_from_the_holders_first_then_from_the_rest() {
+        let mut pool = endpoints(5);
+        for n in [1, 3] {
+            pool[n].resident = Some(Resident::from_ids(["llama"]));
+        }
+        let mut bench = Bench::new(pool);
+        for _ in 0..50 {
+            let picks = bench.pick(&Request::update(b"llama")).unwrap();
+            let mut holders = [picks[0].0, picks[1].0];
+            holders.sort_unstable();
+            assert_eq!((holders, picks.len()), ([1, 3], 3), "{picks:?}");
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Strategy for RingOrder {
             if picks.len() >= view.limit() {
                 break;
             }
-            if !picks.contains(&endpoint) && view.eligible(endpoint) {
+            if !picks.contains(&endpoint) && view.may_serve(endpoint) {
                 // Cannot fail: the limit is at most the capacity.
                 picks.push(endpoint);
             }
@@ -54,6 +54,7 @@ impl Strategy for RingOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::eligibility::count_eligible;
     use crate::endpoint::tests::endpoints;
     use crate::endpoint::{EndpointIndex, Score};
     use crate::load::Registry;
@@ -66,7 +67,7 @@ mod tests {
         let mut ring = RingOrder::new(150);
         ring.update(pool);
         let load = Registry::default().bind(pool);
-        let view = View { endpoints: pool, load: &load, wanted };
+        let view = View { endpoints: pool, load: &load, eligible: count_eligible(pool), wanted };
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         ring.pick(&Request::for_model(model), &view, &mut rng).map(|list| list.iter().map(|e| e.0).collect())
     }
@@ -114,12 +115,12 @@ mod tests {
         let mut ring = RingOrder::new(150);
         ring.update(&pool);
         let load = Registry::default().bind(&pool);
-        let view = View { endpoints: &pool, load: &load, wanted: 1 };
+        let view = View { endpoints: &pool, load: &load, eligible: 4, wanted: 1 };
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         let first = ring.pick(&Request::for_model(b"llama"), &view, &mut rng).unwrap();
         let busy: Vec<_> = (0..50).map(|_| load.start(first[0])).collect();
         assert_eq!(ring.pick(&Request::for_model(b"llama"), &view, &mut rng).unwrap(), first);
         assert!(busy.iter().all(Option::is_some));
-        assert!(!view.eligible(EndpointIndex(4)));
+        assert!(!view.may_serve(EndpointIndex(4)));
     }
 }
