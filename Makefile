@@ -46,7 +46,7 @@ test-wasm: ## test the core compiled to wasm32, under Node
 	@tools/setup.sh wasm wasm-test
 	@tools/test.sh wasm
 
-test-envoy: ## test the built filter in a real Envoy (ENVOY_VERSION=1.38.3 chooses one)
+test-envoy: ## test the built filter in a real Envoy (ENVOY_VERSION=1.39.3 chooses one)
 	@tools/setup.sh wasm envoy
 	@tools/test.sh envoy
 

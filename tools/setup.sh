@@ -4,7 +4,7 @@
 #   tools/setup.sh [wasm] [envoy] [wasm-test] [lint] [bench]     (default: all of them)
 #
 # What it installs goes to the cache folder (WARMROUTE_CACHE, else ~/.cache/warmroute), except Debian packages.
-# ENVOY=/path/to/envoy takes that binary; ENVOY_VERSION=1.38.3 takes exactly that version.
+# ENVOY=/path/to/envoy takes that binary; ENVOY_VERSION=1.39.3 takes exactly that version.
 # WASM_FROM=debian prefers Debian's Rust packages to rustup for the wasm targets.
 set -euo pipefail
 # shellcheck source=tools/lib.sh
@@ -123,6 +123,9 @@ take_envoy() {
     WHY_NOT="$1 ($2) is Envoy $version; Warmroute needs $ENVOY_MINIMUM or newer (the override_host policy)"
   elif [[ -n ${ENVOY_VERSION:-} && $version != "$ENVOY_VERSION" ]]; then
     WHY_NOT="$1 ($2) is Envoy $version, not $ENVOY_VERSION"
+  elif ! grep -aq 'WebAssembly\.Instance' "$1"; then
+    # Some builds leave V8 out. They start, and refuse the filter.
+    WHY_NOT="$1 ($2) is Envoy $version built without V8, so it runs no wasm filter"
   else
     say envoy "$version from $2 ($1)"
     remember "envoy${ENVOY_VERSION:+-$ENVOY_VERSION}" "ENVOY=$1"

@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2034
 
 # Newest first. The first is what `make` uses; all of them are the matrix of `make test-envoy-matrix`.
-ENVOY_VERSIONS="1.40.0 1.39.3 1.38.3 1.37.0 1.36.4"
+ENVOY_VERSIONS="1.40.0 1.39.3 1.37.0 1.36.4"
 
 # The override_host load-balancing policy, which obeys the filter's pick, came with this one.
 ENVOY_MINIMUM="1.35"

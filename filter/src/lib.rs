@@ -12,9 +12,11 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::unreachable,
-    clippy::undocumented_unsafe_blocks
+    clippy::undocumented_unsafe_blocks,
+    unsafe_code
 )]
 
+#[expect(unsafe_code, reason = "the calls to the host")]
 mod host;
 mod http;
 mod root;
