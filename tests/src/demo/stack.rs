@@ -97,7 +97,13 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
         return Ok(None);
     }
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_str(&text).map(Some).with_context(|| format!("{} is damaged", path.display()))
+    serde_json::from_str(&text).map(Some).with_context(|| {
+        let folder = path.parent().unwrap_or(path).display();
+        format!(
+            "{} is damaged: end the processes of an earlier `up`, if there are any, and remove {folder}",
+            path.display()
+        )
+    })
 }
 
 /// By a rename, so that a reader never meets half a file.

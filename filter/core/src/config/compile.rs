@@ -280,7 +280,9 @@ impl Check {
 const FACTS_RESERVED: [&str; 5] = ["host", "content-type", "content-length", "x-envoy-", "x-forwarded-"];
 
 /// Headers that a pick must not be written over.
-const DESTINATION_RESERVED: [&str; 20] = [
+const DESTINATION_RESERVED: [&str; 22] = [
+    "accept",
+    "accept-",
     "authorization",
     "connection",
     "content-encoding",

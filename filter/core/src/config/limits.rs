@@ -23,8 +23,9 @@ pub const MAX_RETRIES: u8 = 2;
 /// As many as there can be fallbacks.
 pub const MAX_RETRIES_RANGE: RangeInclusive<u8> = 0..=7;
 
-/// Points of all rings of one configuration together: 64 MB in each worker's VM. 10,000 endpoints need 1.5 million.
-pub const MAX_POINTS: usize = 4_000_000;
+/// Points of all rings of one configuration together: 32 MB in each worker's VM, twice that while a new configuration
+/// takes over. 10,000 endpoints need 1.5 million.
+pub const MAX_POINTS: usize = 2_000_000;
 /// Problems that are told of one configuration; the rest are counted.
 pub const MAX_PROBLEMS: usize = 20;
 

@@ -8,7 +8,7 @@ pub mod wire;
 
 pub use compile::Config;
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// One mistake: where it is, and what is allowed there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,14 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.message)
+        // Field names and values come from the user: none of them may begin a line of its own in a log.
+        for character in self.path.chars().chain(": ".chars()).chain(self.message.chars()) {
+            match character.is_control() {
+                true => write!(f, "{}", character.escape_default())?,
+                false => f.write_char(character)?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -174,6 +174,12 @@ fn a_hopeless_configuration_is_refused_in_few_words() {
     assert!(error.to_string().len() < 6_000, "the path is told whole, the rest is short");
 }
 
+#[test]
+fn a_name_cannot_forge_a_line_of_the_log() {
+    let error = parse(b"{\"x\\n[critical] forged\":1}").unwrap_err().to_string();
+    assert!(!error.contains('\n') && error.contains("\\n[critical] forged"), "{error}");
+}
+
 /// An address that is there twice is one mistake, not two.
 #[test]
 fn a_duplicate_is_told_once() {

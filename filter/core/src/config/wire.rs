@@ -90,7 +90,8 @@ pub struct Request {
     /// Headers that name the request type, `inference` or `update`. Lower case.
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_HEADER_NAMES), extend("default" = limits::TYPE_HEADERS)))]
     pub type_headers: Option<Vec<String>>,
-    /// Header that carries the list of endpoints to `header_to_metadata`. Lower case.
+    /// Header that carries the list of endpoints to `header_to_metadata`. Lower case. Envoy's configuration must name the
+    /// same one where it removes a client's own (early header mutation) and where it moves ours into metadata.
     #[cfg_attr(feature = "schema", schemars(extend("default" = limits::DESTINATION_HEADER)))]
     pub destination_header: Option<String>,
 }
