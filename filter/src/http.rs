@@ -146,15 +146,16 @@ impl Steered {
 
     fn ending(&self, upstream: bool) -> Result<Ending, HostError> {
         let status = host::number("response\0code")?.and_then(|code| u16::try_from(code).ok());
+        let grpc = |map| response_header(map, "grpc-status");
         Ok(Ending {
             status,
             upstream,
             flags: host::number("response\0flags")?.unwrap_or(0),
-            retry_after: asks_for_retry_after(status) && response_header(Map::Response, "retry-after").is_some(),
-            grpc: self.grpc.then(|| {
-                let status = |map| response_header(map, "grpc-status");
-                GrpcEnding::read(status(Map::ResponseTrailers), || status(Map::Response))
-            }),
+            retry_after: asks_for_retry_after(status) && response_header(Map::Response, "retry-after")?.is_some(),
+            grpc: match self.grpc {
+                true => Some(GrpcEnding::read(grpc(Map::ResponseTrailers)?, || grpc(Map::Response))?),
+                false => None,
+            },
         })
     }
 
@@ -165,8 +166,8 @@ impl Steered {
     }
 }
 
-fn response_header(map: Map, name: &str) -> Option<Vec<u8>> {
-    host::header(map, name).ok().flatten().filter(|value| !value.is_empty())
+fn response_header(map: Map, name: &str) -> Result<Option<Vec<u8>>, HostError> {
+    Ok(host::header(map, name)?.filter(|value| !value.is_empty()))
 }
 
 impl Context for Http {}

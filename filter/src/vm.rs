@@ -32,7 +32,7 @@ const WARNINGS: usize = Warning::EndUnread as usize + 1;
 pub struct Vm {
     pub rng: Xoshiro256PlusPlus,
     pub registry: Registry,
-    /// Reused for every list, so that a pick allocates nothing.
+    /// Reused for every list, so that writing one allocates nothing.
     pub destination: String,
     started: Instant,
     throttles: [Throttle; WARNINGS],

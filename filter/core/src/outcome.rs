@@ -117,9 +117,15 @@ pub enum GrpcEnding {
 
 impl GrpcEnding {
     /// From `grpc-status` in the trailers, else in the headers: a response without a body has it only there.
-    #[must_use]
-    pub fn read(trailer: Option<Vec<u8>>, header: impl FnOnce() -> Option<Vec<u8>>) -> Self {
-        Self::parse(trailer.or_else(header).as_deref())
+    ///
+    /// # Errors
+    /// That of `header`: what could not be read says nothing about the endpoint.
+    pub fn read<E>(trailer: Option<Vec<u8>>, header: impl FnOnce() -> Result<Option<Vec<u8>>, E>) -> Result<Self, E> {
+        let status = match trailer {
+            Some(status) => Some(status),
+            None => header()?,
+        };
+        Ok(Self::parse(status.as_deref()))
     }
 
     /// From the bytes of a `grpc-status` value, if there was one.
@@ -238,8 +244,10 @@ mod tests {
             (bytes("0"), None, GrpcEnding::Status(0)),
             (None, None, GrpcEnding::Missing),
         ] {
-            assert_eq!(GrpcEnding::read(trailer, || header), expected);
+            assert_eq!(GrpcEnding::read(trailer, || Ok::<_, ()>(header)), Ok(expected));
         }
+        assert_eq!(GrpcEnding::read(None, || Err("unread")), Err("unread"), "not taken for a missing status");
+        assert_eq!(GrpcEnding::read(bytes("0"), || Err("unread")), Ok(GrpcEnding::Status(0)), "not asked for");
     }
 
     #[test]

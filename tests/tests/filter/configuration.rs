@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use warmroute_tests::harness::{ConfigUpdate, Reply, config, eventually};
 
+use warmroute_tests::mock::proto::ModelInferRequest;
+use warmroute_tests::mock::proto::grpc_inference_service_client::GrpcInferenceServiceClient;
+
 use crate::rig::{Rig, SOON, chat_body, model_at, pool, ring_order, servers};
 
 #[tokio::test]
@@ -148,4 +151,88 @@ async fn a_fresh_envoy_with_a_bad_configuration_still_serves() -> Result<()> {
     assert!(shares.iter().all(|&share| share > 0), "{shares:?}");
     assert!(rig.envoy.log()?.contains("pools: invalid type"), "the path is in the log");
     Ok(())
+}
+
+/// The shipped filter with one host call taken away from it, as Envoy's capability restriction does: each call of it
+/// fails.
+fn without_call(rig: &Rig, refused: &str) -> Result<Value> {
+    const CALLS: [&str; 30] = [
+        "_initialize",
+        "clock_time_get",
+        "environ_get",
+        "environ_sizes_get",
+        "fd_write",
+        "proc_exit",
+        "proxy_abi_version_0_2_1",
+        "proxy_define_metric",
+        "proxy_get_buffer_bytes",
+        "proxy_get_current_time_nanoseconds",
+        "proxy_get_header_map_pairs",
+        "proxy_get_header_map_value",
+        "proxy_get_property",
+        "proxy_increment_metric",
+        "proxy_log",
+        "proxy_on_configure",
+        "proxy_on_context_create",
+        "proxy_on_delete",
+        "proxy_on_log",
+        "proxy_on_memory_allocate",
+        "proxy_on_request_headers",
+        "proxy_on_tick",
+        "proxy_on_vm_start",
+        "proxy_remove_header_map_value",
+        "proxy_replace_header_map_value",
+        "proxy_send_local_response",
+        "proxy_set_effective_context",
+        "proxy_set_tick_period_milliseconds",
+        "random_get",
+        "sched_yield",
+    ];
+    anyhow::ensure!(CALLS.contains(&refused), "{refused} is not among the calls");
+    let allowed = CALLS.into_iter().filter(|call| *call != refused).map(|call| (call.to_owned(), json!({})));
+    let mut filter = config::shipped_filter()?;
+    config::set_wasm(&mut filter, &warmroute_tests::harness::filter_wasm()?)?;
+    config::set_plugin_config(&mut filter, &pool(&rig.addresses(), json!({})))?;
+    config::at(&mut filter, "/resources/0/typed_config/config")?["capability_restriction_config"] =
+        json!({"allowed_capabilities": allowed.collect::<serde_json::Map<_, _>>()});
+    Ok(filter)
+}
+
+/// A host call that fails at the headers: Envoy's own policy serves, it is counted, and warned of once in ten seconds.
+#[tokio::test]
+async fn a_failed_host_call_leaves_the_choice_to_envoy() -> Result<()> {
+    let mut rig = Rig::start(3).await?;
+    let filter = without_call(&rig, "proxy_get_header_map_pairs")?;
+    assert_eq!(rig.envoy.write_filter(filter).await?, ConfigUpdate::Applied);
+    eventually(SOON, "the new filter is at work", || async {
+        assert_eq!(rig.chat("llama").await?.status, 200);
+        Ok((rig.count("pass.host_error").await? > 0).then_some(()))
+    })
+    .await?;
+    let shares = rig.shares(60, async || rig.chat("llama").await).await?;
+    assert!(shares.iter().all(|&share| share > 0), "by Envoy's own policy: {shares:?}");
+    let warnings = rig.envoy.log()?.matches("Envoy's own policy chooses").count();
+    assert!((1..=10).contains(&warnings), "{warnings}");
+    Ok(())
+}
+
+/// A host call that fails at the end: the request is steered and served, its end is counted as unread, and nobody is
+/// charged for it.
+#[tokio::test]
+async fn an_end_that_cannot_be_read_charges_nobody() -> Result<()> {
+    let mut rig = Rig::start(3).await?;
+    let filter = without_call(&rig, "proxy_get_header_map_value")?;
+    assert_eq!(rig.envoy.write_filter(filter).await?, ConfigUpdate::Applied);
+    let channel = tonic::transport::Channel::from_shared(rig.envoy.base_url())?.connect().await?;
+    let grpc = GrpcInferenceServiceClient::new(channel);
+    eventually(SOON, "the new filter is at work", || async {
+        let request = ModelInferRequest { model_name: "llama".into(), ..Default::default() };
+        grpc.clone().model_infer(request).await?;
+        Ok((rig.count("end_unread").await? > 0).then_some(()))
+    })
+    .await?;
+    assert_eq!(rig.count("outcome.failure").await?, 0);
+    let warnings = rig.envoy.log()?.matches("end_unread").count();
+    assert!((1..=10).contains(&warnings), "{warnings}");
+    rig.await_in_flight(0).await
 }

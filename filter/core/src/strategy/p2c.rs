@@ -55,6 +55,10 @@ impl Strategy for PowerOfTwoChoices {
     }
 
     fn pick(&self, request: &Request<'_>, view: &View<'_>, rng: &mut dyn Rng) -> Result<PickList, Refusal> {
+        // Nobody may serve: known without looking at each.
+        if view.limit() == 0 {
+            return Err(Refusal::NoHealthyEndpoint);
+        }
         let mut picks = PickList::new();
         let holders = self.holders(request);
         let Some(first) = draw(holders, view, &picks, rng).or_else(|| draw(&self.pool, view, &picks, rng)) else {
