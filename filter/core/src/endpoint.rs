@@ -44,15 +44,79 @@ pub struct Endpoint {
     pub id: Box<str>,
     /// Where Envoy connects to.
     pub address: Address,
+    /// Which life of the endpoint this is: a pod's uid, or whatever else changes when it starts anew. Counts of an
+    /// earlier life are not its own.
+    pub incarnation: u64,
     /// Models in its memory, when that is known.
     pub resident: Option<Resident>,
+    /// Which models it can serve at all, resident or not.
+    pub servable: Servable,
     /// Health score.
     pub score: Score,
     /// Marked by hand as not to be used.
     pub marked_unhealthy: bool,
+    /// Finishes what it has and takes nothing new.
+    pub draining: bool,
+    /// Share of the ring, relative to 1; 0 takes it off the ring.
+    pub weight: f64,
+    /// How many of its virtual nodes are on the ring, when it joins or leaves in steps; `None`: all.
+    pub active_nodes: Option<u32>,
+    /// `key=value` labels, which rules may ask for.
+    pub labels: Box<[Box<str>]>,
+    /// Memory for models, in units of a model of size 1.
+    pub memory_units: u32,
+    /// Its warm service time relative to the pool's: 2 is twice as slow.
+    pub speed: f64,
+}
+
+/// Which models an endpoint can serve at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Servable {
+    /// Any, by loading it when asked.
+    #[default]
+    OnDemand,
+    /// Only these: its list of models is fixed.
+    Fixed(Resident),
+}
+
+impl Servable {
+    /// Whether the model can be served.
+    #[must_use]
+    pub fn allows(&self, model_hash: u64) -> bool {
+        match self {
+            Self::OnDemand => true,
+            Self::Fixed(models) => models.contains(model_hash),
+        }
+    }
 }
 
 impl Endpoint {
+    /// An endpoint of which nothing but its name and address is known: healthy, weight 1, one unit of memory.
+    #[must_use]
+    pub fn new(id: impl Into<Box<str>>, address: Address) -> Self {
+        Self {
+            id: id.into(),
+            address,
+            incarnation: 0,
+            resident: None,
+            servable: Servable::OnDemand,
+            score: Score::FULL,
+            marked_unhealthy: false,
+            draining: false,
+            weight: 1.0,
+            active_nodes: None,
+            labels: [].into(),
+            memory_units: 1,
+            speed: 1.0,
+        }
+    }
+
+    /// The endpoint's key in plans: xxh64 of its id.
+    #[must_use]
+    pub fn key(&self) -> u64 {
+        hash(self.id.as_bytes())
+    }
+
     /// Whether `model_hash` is in memory; `None` when that is not known.
     #[must_use]
     pub fn holds(&self, model_hash: u64) -> Option<bool> {
@@ -77,7 +141,9 @@ impl Resident {
         self.0.iter().copied()
     }
 
-    fn contains(&self, model_hash: u64) -> bool {
+    /// Whether the model is among them.
+    #[must_use]
+    pub fn contains(&self, model_hash: u64) -> bool {
         self.0.binary_search(&model_hash).is_ok()
     }
 }
@@ -99,13 +165,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn endpoint(id: &str, address: &str) -> Endpoint {
-        Endpoint {
-            id: id.into(),
-            address: address.parse().unwrap(),
-            resident: None,
-            score: Score::FULL,
-            marked_unhealthy: false,
-        }
+        Endpoint::new(id, address.parse().unwrap())
     }
 
     #[test]

@@ -42,6 +42,7 @@ pub mod load;
 pub mod outcome;
 pub mod pairs;
 pub mod picker;
+pub mod plan;
 pub mod pool;
 pub mod refusal;
 pub mod request;

@@ -31,13 +31,8 @@ fn fixed(cases: u32) -> Config {
 }
 
 fn endpoint(n: usize) -> Endpoint {
-    Endpoint {
-        id: format!("gpu-{n}").into(),
-        address: format!("10.{}.{}.{}:8000", n / 65_536, n / 256 % 256, n % 256).parse().unwrap(),
-        resident: None,
-        score: Score::FULL,
-        marked_unhealthy: false,
-    }
+    let address = format!("10.{}.{}.{}:8000", n / 65_536, n / 256 % 256, n % 256);
+    Endpoint::new(format!("gpu-{n}"), address.parse().unwrap())
 }
 
 fn pool(count: usize) -> Vec<Endpoint> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use warmroute_core::endpoint::{Endpoint, Score};
+use warmroute_core::endpoint::Endpoint;
 use warmroute_core::hash::hash;
 use warmroute_core::ring::Ring;
 use warmroute_tests::harness::{Client, Envoy, EnvoyBuilder, Reply, config, eventually};
@@ -158,15 +158,8 @@ pub fn pool(endpoints: &[SocketAddr], fields: Value) -> Value {
 
 /// The ring's order of `count` endpoints named `gpu-0`, `gpu-1`, … for a model, computed natively.
 pub fn ring_order(count: usize, model: &[u8]) -> Vec<usize> {
-    let endpoints: Vec<_> = (0..count)
-        .map(|n| Endpoint {
-            id: format!("gpu-{n}").into(),
-            address: format!("10.0.0.1:{}", n + 1).parse().unwrap(),
-            resident: None,
-            score: Score::FULL,
-            marked_unhealthy: false,
-        })
-        .collect();
+    let endpoints: Vec<_> =
+        (0..count).map(|n| Endpoint::new(format!("gpu-{n}"), format!("10.0.0.1:{}", n + 1).parse().unwrap())).collect();
     let mut order = Vec::new();
     for endpoint in Ring::new(&endpoints, 150).walk(hash(model)) {
         if !order.contains(&endpoint.position()) {

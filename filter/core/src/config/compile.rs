@@ -2,7 +2,7 @@
 
 use super::{ConfigError, Problem, limits, shortened, wire};
 use crate::address::Address;
-use crate::endpoint::{Endpoint, Resident, Score};
+use crate::endpoint::{Endpoint, Resident};
 use crate::pool::{Pool, PoolSettings};
 use crate::request::HeaderNames;
 use crate::strategy::StrategyName;
@@ -192,11 +192,9 @@ impl Check {
         let id = wire.id.unwrap_or_else(|| address.to_string());
         self.name(&format!("{path}.id"), &id);
         Some(Endpoint {
-            id: id.into_boxed_str(),
-            address,
             resident: models.map(|models| Resident::from_ids(models.iter().map(String::as_str))),
-            score: Score::FULL,
             marked_unhealthy: wire.unhealthy.unwrap_or(limits::UNHEALTHY),
+            ..Endpoint::new(id, address)
         })
     }
 
