@@ -5,7 +5,7 @@
 //! Source: the proxy-wasm ABI 0.2.1, <https://github.com/proxy-wasm/spec>.
 
 use std::ptr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A status other than Ok, as the host gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,11 @@ pub enum Map {
 
 const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
+const CAS_MISMATCH: u32 = 8;
+const REQUEST_BODY: u32 = 0;
 const PLUGIN_CONFIGURATION: u32 = 7;
+const REQUEST_STREAM: u32 = 0;
+const MONOTONIC_CLOCK: u32 = 1;
 
 mod raw {
     #[link(wasm_import_module = "env")]
@@ -100,6 +104,23 @@ mod raw {
         pub fn proxy_increment_metric(id: u32, by: i64) -> u32;
         pub fn proxy_get_current_time_nanoseconds(time: *mut u64) -> u32;
         pub fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
+        pub fn proxy_set_property(path: *const u8, length: usize, value: *const u8, size: usize) -> u32;
+        pub fn proxy_get_shared_data(
+            key: *const u8,
+            length: usize,
+            value: *mut *mut u8,
+            size: *mut usize,
+            cas: *mut u32,
+        ) -> u32;
+        pub fn proxy_set_shared_data(key: *const u8, length: usize, value: *const u8, size: usize, cas: u32) -> u32;
+        pub fn proxy_set_effective_context(context: u32) -> u32;
+        pub fn proxy_continue_stream(stream: u32) -> u32;
+    }
+
+    #[link(wasm_import_module = "wasi_snapshot_preview1")]
+    // SAFETY: the signature is that of WASI preview 1.
+    unsafe extern "C" {
+        pub fn clock_time_get(clock: u32, precision: u64, time: *mut u64) -> u32;
     }
 }
 
@@ -225,10 +246,59 @@ pub fn set_tick_period(period: Duration) -> Result<(), HostError> {
     checked(unsafe { raw::proxy_set_tick_period_milliseconds(milliseconds) })
 }
 
-/// The monotonic clock, one for the whole process. The SDK's own time is the wall clock.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the clock")]
-pub fn now() -> Instant {
-    Instant::now()
+/// The monotonic clock. One for the whole process, so that times that VMs tell each other compare; the SDK's own time is
+/// the wall clock. The host does not refuse it; if it did, no time would pass.
+pub fn now() -> Duration {
+    let mut nanoseconds = 0;
+    // SAFETY: the host writes the result.
+    let _status = unsafe { raw::clock_time_get(MONOTONIC_CLOCK, 0, &raw mut nanoseconds) };
+    Duration::from_nanos(nanoseconds)
+}
+
+/// Sets an attribute of the stream, which Envoy's formats read as `%FILTER_STATE(wasm.{name}:PLAIN)%`.
+pub fn set_property(name: &str, value: &str) -> Result<(), HostError> {
+    // SAFETY: the host reads `name` and `value` by their lengths.
+    checked(unsafe { raw::proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) })
+}
+
+/// The part of the request's body that is buffered, from `start`, at most `max` bytes of it.
+pub fn request_body(start: usize, max: usize) -> Result<Vec<u8>, HostError> {
+    // SAFETY: the host writes both results.
+    let read = bytes(|data, size| unsafe { raw::proxy_get_buffer_bytes(REQUEST_BODY, start, max, data, size) });
+    Ok(read?.unwrap_or_default())
+}
+
+/// Lets a request go on that was stopped at its headers, from outside of its own callbacks.
+pub fn continue_request(context: u32) -> Result<(), HostError> {
+    select(context)?;
+    // SAFETY: no memory is passed.
+    checked(unsafe { raw::proxy_continue_stream(REQUEST_STREAM) })
+}
+
+/// Makes the calls that follow concern that context.
+pub fn select(context: u32) -> Result<(), HostError> {
+    // SAFETY: no memory is passed.
+    checked(unsafe { raw::proxy_set_effective_context(context) })
+}
+
+/// A value that all VMs share, and its version; `None` where there is none.
+pub fn shared(key: &str) -> Result<Option<(Vec<u8>, u32)>, HostError> {
+    let mut version = 0;
+    // SAFETY: the host reads `key.len()` bytes of `key` and writes the results.
+    let value = bytes(|data, size| unsafe {
+        raw::proxy_get_shared_data(key.as_ptr(), key.len(), data, size, &raw mut version)
+    })?;
+    Ok(value.map(|value| (value, version)))
+}
+
+/// Writes a shared value if it is still the one of that version; false when somebody else was faster. A version that is
+/// not 0 writes a value that is not there.
+pub fn set_shared(key: &str, value: &[u8], version: u32) -> Result<bool, HostError> {
+    // SAFETY: the host reads `key` and `value` by their lengths.
+    match unsafe { raw::proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), version) } {
+        CAS_MISMATCH => Ok(false),
+        status => checked(status).map(|()| true),
+    }
 }
 
 /// A seed for this VM's generator: random, so that the workers of one Envoy do not draw alike. Where randomness is

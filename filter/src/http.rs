@@ -1,86 +1,275 @@
 //! One request: its headers become a list of endpoints, its end tells who served and how.
 //!
-//! Only two callbacks do work, so that bodies, tokens and response headers cost nothing.
+//! Bodies are read only for requests whose model nothing else names, and only where the configuration says so; tokens
+//! and response headers cost nothing.
 
+use crate::body::{Delivery, Waiting};
 use crate::host::{self, HostError, LocalResponse, Map};
 use crate::root::Plugin;
 use crate::vm::{self, Warning};
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
+use rand::RngExt;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::Duration;
 use warmroute_core::accounting::account;
 use warmroute_core::arming;
-use warmroute_core::load::InFlight;
+use warmroute_core::eligibility::Health;
+use warmroute_core::live::{End, LivePool, Sent};
 use warmroute_core::outcome::{Ending, GrpcEnding, Outcome, asks_for_retry_after, classify};
 use warmroute_core::pairs::{self, Pairs};
-use warmroute_core::picker::{Answer, Pass, Pick};
+use warmroute_core::picker::{Answer, Pass, Pick, Reason};
 use warmroute_core::refusal::{REFUSAL_HEADER, Refusal};
-use warmroute_core::request::Request;
-use warmroute_core::snapshot::LivePool;
-use warmroute_core::strategy::{PickList, Report};
+use warmroute_core::request::{BodyHint, BodyScanner, Request, SessionKey};
+use warmroute_core::strategy::PickList;
+
+/// Header and stream attribute that carry an explanation.
+const EXPLAIN: &str = "x-warmroute-explain";
+const EXPLAIN_ATTRIBUTE: &str = "warmroute_explain";
+/// Attribute for explanations that nobody asked for.
+const EXPLAIN_LOG_ATTRIBUTE: &str = "warmroute_explain_log";
+/// Attribute for a session cookie to be set.
+const COOKIE_ATTRIBUTE: &str = "warmroute_set_cookie";
 
 /// See the module.
 #[derive(Debug)]
 pub struct Http {
+    context: u32,
     plugin: Option<Rc<Plugin>>,
+    waiting: Option<Rc<Waiting>>,
     steered: Option<Steered>,
 }
 
 /// A request that was sent along a list of ours, until its end.
 #[derive(Debug)]
-struct Steered {
+pub struct Steered {
     plugin: Rc<Plugin>,
     pool: Rc<LivePool>,
     picks: PickList,
     grpc: bool,
-    started: Instant,
-    _in_flight: Option<InFlight>,
+    /// A 404 would say that the server does not know the model.
+    names_model: bool,
+    started: Duration,
+    sent: Option<Sent>,
+}
+
+/// What became of a request's headers.
+enum Routed {
+    /// It goes on, along a list of ours.
+    Steered(Steered),
+    /// It goes on by Envoy's own policy.
+    Passed,
+    /// It was answered.
+    Answered,
 }
 
 impl Http {
-    pub fn new(plugin: Option<Rc<Plugin>>) -> Self {
-        Self { plugin, steered: None }
+    pub fn new(context: u32, plugin: Option<Rc<Plugin>>) -> Self {
+        Self { context, plugin, waiting: None, steered: None }
     }
 
     /// Whether the request goes on. A host call that fails leaves the choice to Envoy.
-    fn steer(&mut self, plugin: &Rc<Plugin>) -> Result<Action, HostError> {
+    fn headers(&mut self, plugin: &Rc<Plugin>, end_of_stream: bool) -> Result<Action, HostError> {
         let Some(cluster) = host::property("xds\0cluster_name")? else { return Ok(Action::Continue) };
-        let Some(pool) = plugin.snapshot.pool(&cluster) else { return Ok(Action::Continue) };
+        let Some(pool) = plugin.pool(&cluster) else { return Ok(Action::Continue) };
         let headers = host::headers(Map::Request)?;
-        let headers = Pairs::parse(&headers).map_err(|_| HostError::MALFORMED)?;
-        let request = Request::from_headers(&plugin.header_names, headers);
-        match vm::with(|vm| pool.answer(&request, &mut vm.rng)).ok_or(HostError::BUSY)? {
-            Answer::Pick(pick) => self.send(plugin, pool, pick, request.grpc),
-            Answer::Pass(reason) => pass(plugin, reason, &cluster),
-            Answer::Refuse(refusal) => refuse(plugin, refusal, &cluster, request.grpc),
+        let client = client_address(plugin)?;
+        let pairs = Pairs::parse(&headers).map_err(|_| HostError::MALFORMED)?;
+        let request = Request::from_headers(&plugin.request, pairs, client.as_deref());
+        if let Some(scanner) = scanner(plugin, &request, end_of_stream) {
+            self.wait(plugin, cluster, pool, headers, scanner);
+            return Ok(Action::Pause);
         }
+        Ok(self.routed(route(plugin, &pool, &cluster, request)?))
     }
 
-    fn send(&mut self, plugin: &Rc<Plugin>, pool: &Rc<LivePool>, pick: Pick, grpc: bool) -> Result<Action, HostError> {
-        let endpoints = pool.pool().endpoints().unwrap_or_default();
-        let retries = arming::max_retries(pool.pool().settings().max_retries, &pick.endpoints);
-        vm::with(|vm| {
-            arming::write_destination(&pick.endpoints, endpoints, &mut vm.destination);
-            host::replace_request_header(&plugin.destination_header, &vm.destination)
-        })
-        .ok_or(HostError::BUSY)??;
-        host::replace_request_header(arming::MAX_RETRIES_HEADER, arming::retries_text(retries))?;
-        plugin.stats.picked(&pick);
-        plugin.stats.started();
-        self.steered = Some(Steered {
-            plugin: Rc::clone(plugin),
-            _in_flight: pick.endpoints.first().and_then(|first| pool.start(*first)),
-            pool: Rc::clone(pool),
-            picks: pick.endpoints,
-            grpc,
-            started: host::now(),
+    fn routed(&mut self, routed: Routed) -> Action {
+        match routed {
+            Routed::Steered(steered) => self.steered = Some(steered),
+            Routed::Passed => {}
+            Routed::Answered => return Action::Pause,
+        }
+        Action::Continue
+    }
+
+    fn wait(&mut self, plugin: &Plugin, cluster: Vec<u8>, pool: Rc<LivePool>, headers: Vec<u8>, scanner: BodyScanner) {
+        let waiting = Rc::new(Waiting {
+            context: self.context,
+            since: host::now(),
+            cluster,
+            pool,
+            headers,
+            scanner: RefCell::new(scanner),
+            scanned: Cell::new(0),
+            done: Cell::new(false),
+            steered: RefCell::new(None),
         });
-        Ok(Action::Continue)
+        if let Ok(mut list) = plugin.waiting.try_borrow_mut() {
+            list.push(Rc::clone(&waiting));
+        }
+        self.waiting = Some(waiting);
+    }
+
+    /// More of the body is here, or its end.
+    fn body(&mut self, plugin: &Rc<Plugin>, waiting: &Waiting, buffered: usize, end_of_stream: bool) -> Action {
+        plugin.bodies.set(Delivery::Works);
+        let Some(model) = waiting.read(buffered).or(end_of_stream.then_some(None)) else { return Action::Pause };
+        plugin.stats.body_read(model.is_some());
+        waiting.done.set(true);
+        let routed = route_waiting(plugin, waiting, model).unwrap_or_else(|error| {
+            host_failed(plugin, error);
+            Routed::Passed
+        });
+        self.routed(routed)
     }
 }
 
-fn pass(plugin: &Plugin, reason: Pass, cluster: &[u8]) -> Result<Action, HostError> {
+/// Who the client is, where sessions go by it.
+fn client_address(plugin: &Plugin) -> Result<Option<Vec<u8>>, HostError> {
+    if plugin.request.needs_client_address() { host::property("source\0address") } else { Ok(None) }
+}
+
+/// What finds the model in the body, when nothing else names it and the body is to be read.
+fn scanner(plugin: &Plugin, request: &Request<'_>, end_of_stream: bool) -> Option<BodyScanner> {
+    let hinted = request.body_hint != BodyHint::None && !request.names_model();
+    if end_of_stream || !hinted || plugin.bodies.get() == Delivery::Off {
+        return None;
+    }
+    BodyScanner::new(request.body_hint, plugin.request.body.as_ref()?)
+}
+
+fn route_waiting(plugin: &Rc<Plugin>, waiting: &Waiting, model: Option<Vec<u8>>) -> Result<Routed, HostError> {
+    let pairs = Pairs::parse(&waiting.headers).map_err(|_| HostError::MALFORMED)?;
+    let client = client_address(plugin)?;
+    let mut request = Request::from_headers(&plugin.request, pairs, client.as_deref());
+    if let Some(model) = &model {
+        request.name_by_body(&plugin.request, model);
+    }
+    route(plugin, &waiting.pool, &waiting.cluster, request)
+}
+
+/// Routes a request that waited in vain, from outside of its callbacks. Whether it may go on.
+pub fn resume(plugin: &Rc<Plugin>, waiting: &Waiting) -> bool {
+    waiting.done.set(true);
+    match route_waiting(plugin, waiting, None) {
+        Ok(Routed::Steered(steered)) => {
+            waiting.steered.replace(Some(steered));
+            true
+        }
+        Ok(Routed::Passed) => true,
+        Ok(Routed::Answered) => false,
+        Err(error) => {
+            host_failed(plugin, error);
+            true
+        }
+    }
+}
+
+fn route(
+    plugin: &Rc<Plugin>,
+    pool: &Rc<LivePool>,
+    cluster: &[u8],
+    mut request: Request<'_>,
+) -> Result<Routed, HostError> {
+    begin_session(plugin, &mut request)?;
+    let now = host::now();
+    let answer = vm::with(|vm| pool.answer(&request, now, &mut vm.rng)).ok_or(HostError::BUSY)?;
+    let explanation = explain(plugin, pool, &request, &answer, now)?;
+    match answer {
+        Answer::Pick(pick) => send(plugin, pool, cluster, &pick, &request, now).map(Routed::Steered),
+        Answer::Pass(reason) => pass(plugin, reason, cluster).map(|()| Routed::Passed),
+        Answer::Refuse(refusal) => {
+            refuse(plugin, refusal, cluster, request.grpc, explanation).map(|()| Routed::Answered)
+        }
+    }
+}
+
+/// A request without a session, where sessions go by a cookie of ours, begins one.
+fn begin_session(plugin: &Plugin, request: &mut Request<'_>) -> Result<(), HostError> {
+    let (Some(cookie), None) = (&plugin.session_cookie, request.session) else { return Ok(()) };
+    let value: u128 = vm::with(|vm| vm.rng.random()).ok_or(HostError::BUSY)?;
+    let value = format!("{value:032x}");
+    request.session = Some(SessionKey::of(value.as_bytes()));
+    let (name, ttl) = (&cookie.name, cookie.ttl_seconds);
+    host::set_property(COOKIE_ATTRIBUTE, &format!("{name}={value}; Max-Age={ttl}; Path=/; HttpOnly; SameSite=Lax"))
+}
+
+/// Tells why, to whoever asked and to the log's sample. The text for a caller who asked.
+fn explain(
+    plugin: &Plugin,
+    pool: &LivePool,
+    request: &Request<'_>,
+    answer: &Answer,
+    now: Duration,
+) -> Result<Option<String>, HostError> {
+    let ratio = plugin.explain.log_ratio;
+    let sampled = ratio > 0.0 && vm::with(|vm| vm.rng.random_bool(ratio.min(1.0))).unwrap_or(false);
+    if !request.debug && !sampled {
+        return Ok(None);
+    }
+    let text = pool.explain(request, answer, now);
+    if sampled {
+        host::set_property(EXPLAIN_LOG_ATTRIBUTE, &text)?;
+    }
+    if request.debug {
+        host::set_property(EXPLAIN_ATTRIBUTE, &text)?;
+    }
+    Ok(request.debug.then_some(text))
+}
+
+fn send(
+    plugin: &Rc<Plugin>,
+    pool: &Rc<LivePool>,
+    cluster: &[u8],
+    pick: &Pick,
+    request: &Request<'_>,
+    now: Duration,
+) -> Result<Steered, HostError> {
+    let endpoints = pool.pool().endpoints().unwrap_or_default();
+    let retries = arming::max_retries(pool.pool().settings().max_retries, &pick.endpoints);
+    vm::with(|vm| {
+        arming::write_destination(&pick.endpoints, endpoints, &mut vm.destination);
+        host::replace_request_header(&plugin.destination_header, &vm.destination)
+    })
+    .ok_or(HostError::BUSY)??;
+    host::replace_request_header(arming::MAX_RETRIES_HEADER, arming::retries_text(retries))?;
+    plugin.stats.picked(pick);
+    plugin.stats.started();
+    warn_of_degraded_pick(plugin, pool, cluster, pick);
+    Ok(Steered {
+        plugin: Rc::clone(plugin),
+        sent: pool.start(request, pick, now),
+        pool: Rc::clone(pool),
+        picks: pick.endpoints.clone(),
+        grpc: request.grpc,
+        names_model: request.on_inference_path,
+        started: now,
+    })
+}
+
+fn warn_of_degraded_pick(plugin: &Plugin, pool: &LivePool, cluster: &[u8], pick: &Pick) {
+    if pool.pool().roster().health() == Health::Panic {
+        plugin.stats.in_panic();
+        vm::with(|vm| {
+            vm.warn(Warning::Panic, || {
+                format!(
+                    "panic: too few endpoints of {} have a good score, scores are ignored",
+                    String::from_utf8_lossy(cluster)
+                )
+            });
+        });
+    }
+    if pick.reason == Reason::RingPending {
+        vm::with(|vm| {
+            vm.warn(Warning::RingPending, || {
+                format!("ring_pending: the ring of {} is being built", String::from_utf8_lossy(cluster))
+            });
+        });
+    }
+}
+
+fn pass(plugin: &Plugin, reason: Pass, cluster: &[u8]) -> Result<(), HostError> {
     // What a client wrote there must not choose an endpoint either.
     host::remove_request_header(&plugin.destination_header)?;
     plugin.stats.passed(reason);
@@ -93,16 +282,23 @@ fn pass(plugin: &Plugin, reason: Pass, cluster: &[u8]) -> Result<Action, HostErr
             )
         });
     });
-    Ok(Action::Continue)
+    Ok(())
 }
 
-fn refuse(plugin: &Plugin, refusal: Refusal, cluster: &[u8], grpc: bool) -> Result<Action, HostError> {
-    let headers = pairs::serialize(&[("content-type", "application/json"), (REFUSAL_HEADER, refusal.name())]);
+fn refuse(
+    plugin: &Plugin,
+    refusal: Refusal,
+    cluster: &[u8],
+    grpc: bool,
+    explanation: Option<String>,
+) -> Result<(), HostError> {
+    let mut headers = vec![("content-type", "application/json"), (REFUSAL_HEADER, refusal.name())];
+    headers.extend(explanation.as_deref().map(|text| (EXPLAIN, text)));
     host::send_local_response(&LocalResponse {
         status: refusal.http_status(),
         details: refusal.name(),
         body: &refusal.body(grpc),
-        headers: &headers,
+        headers: &pairs::serialize(&headers),
         grpc_status: refusal.grpc_status(),
     })?;
     plugin.stats.refused(refusal);
@@ -111,7 +307,7 @@ fn refuse(plugin: &Plugin, refusal: Refusal, cluster: &[u8], grpc: bool) -> Resu
             format!("{}: {} in cluster {}", refusal.name(), refusal.message(), String::from_utf8_lossy(cluster))
         });
     });
-    Ok(Action::Pause)
+    Ok(())
 }
 
 /// The request goes on by Envoy's own policy.
@@ -129,17 +325,18 @@ impl Steered {
         let upstream = host::property("upstream\0address")?;
         let attempts = || host::number("upstream\0request_attempt_count").ok().flatten();
         let account = account(&self.picks, endpoints, upstream.as_deref(), attempts);
-        let outcome = classify(&self.ending(upstream.is_some_and(|address| !address.is_empty()))?);
-        let service_time = host::now().saturating_duration_since(self.started);
+        let ending = self.ending(upstream.is_some_and(|address| !address.is_empty()))?;
+        let outcome = classify(&ending);
+        let now = host::now();
+        let service_time = now.saturating_sub(self.started);
         self.plugin.stats.ended(&account, outcome, service_time);
         if account.endpoint_unknown {
             vm::with(|vm| vm.warn(Warning::EndpointUnknown, || self.unknown_text()));
         }
-        for endpoint in self.picks.iter().take(account.failed_before) {
-            self.pool.pool().report(&Report { endpoint: *endpoint, outcome: Outcome::Failure, service_time: None });
-        }
-        if let Some(endpoint) = account.served.endpoint() {
-            self.pool.pool().report(&Report { endpoint, outcome, service_time: Some(service_time) });
+        self.picks.iter().take(account.failed_before).for_each(|endpoint| self.pool.attempt_failed(*endpoint));
+        if let (Some(endpoint), Some(sent)) = (account.served.endpoint(), &self.sent) {
+            let model_unknown = self.names_model && ending.says_not_found();
+            self.pool.ended(sent, &End { endpoint, outcome, service_time, model_unknown }, now);
         }
         Ok(())
     }
@@ -173,17 +370,29 @@ fn response_header(map: Map, name: &str) -> Result<Option<Vec<u8>>, HostError> {
 impl Context for Http {}
 
 impl HttpContext for Http {
-    fn on_http_request_headers(&mut self, _count: usize, _end_of_stream: bool) -> Action {
+    fn on_http_request_headers(&mut self, _count: usize, end_of_stream: bool) -> Action {
         let Some(plugin) = self.plugin.clone() else { return Action::Continue };
-        self.steer(&plugin).unwrap_or_else(|error| {
+        self.headers(&plugin, end_of_stream).unwrap_or_else(|error| {
             host_failed(&plugin, error);
             Action::Continue
         })
     }
 
+    fn on_http_request_body(&mut self, buffered: usize, end_of_stream: bool) -> Action {
+        let Some(waiting) = self.waiting.clone() else { return Action::Continue };
+        match self.plugin.clone() {
+            Some(plugin) if !waiting.done.get() => self.body(&plugin, &waiting, buffered, end_of_stream),
+            _ => Action::Continue,
+        }
+    }
+
     /// Envoy calls a wasm filter once, when the request has ended, however it did.
     fn on_log(&mut self) {
-        let Some(steered) = self.steered.take() else { return };
+        let waited = self.waiting.take().and_then(|waiting| {
+            waiting.done.set(true);
+            waiting.steered.take()
+        });
+        let Some(steered) = self.steered.take().or(waited) else { return };
         if let Err(error) = steered.end() {
             steered.plugin.stats.end_unread();
             vm::with(|vm| vm.warn(Warning::EndUnread, || format!("end_unread: {error} at a request's end")));

@@ -1,34 +1,64 @@
 //! A root context: one plugin configuration. Envoy makes a new one for every update and a trial one beforehand, so
-//! `on_configure` only parses, names the stats and asks for the tick.
+//! `on_configure` only parses, builds what is quick to build, names the stats and asks for the tick.
+//!
+//! What takes longer goes on at the ticks, in slices of at most [`SLICE`]: a tick runs on the worker's event loop, and
+//! requests wait for it.
 
+use crate::body::{self, Waiting};
 use crate::host::{self, Level};
 use crate::http::Http;
+use crate::lease;
 use crate::stats::Stats;
-use crate::vm;
+use crate::vm::{self, Warning};
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::ContextType;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use warmroute_core::config;
-use warmroute_core::request::HeaderNames;
-use warmroute_core::snapshot::Snapshot;
+use warmroute_core::config::{self, ExplainSettings, SessionCookie};
+use warmroute_core::live::LivePool;
+use warmroute_core::request::RequestSettings;
+use warmroute_core::snapshot::{Pools, Progress, Snapshot};
 
-/// How often stats are handed over.
+/// How often stats are handed over and planners are asked.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How often a ring that is being built gets another slice.
+const BUILDING_TICK: Duration = Duration::from_millis(5);
+
+/// What building may take of the event loop at a time.
+const SLICE: Duration = Duration::from_micros(500);
+
+/// Virtual nodes between two looks at the clock: about a tenth of a slice.
+const STEP: usize = 512;
 
 /// One configuration in force.
 #[derive(Debug)]
 pub struct Plugin {
-    pub snapshot: Snapshot,
-    pub header_names: HeaderNames,
+    pub snapshot: RefCell<Snapshot>,
+    pub request: RequestSettings,
+    pub explain: ExplainSettings,
+    pub session_cookie: Option<SessionCookie>,
     pub destination_header: Box<str>,
     pub stats: Rc<Stats>,
+    /// Requests that wait for their bodies.
+    pub waiting: RefCell<Vec<Rc<Waiting>>>,
+    /// Bodies are read, as far as Envoy hands them over.
+    pub bodies: Cell<body::Delivery>,
+}
+
+impl Plugin {
+    /// The pool of Envoy's cluster of that name.
+    pub fn pool(&self, cluster: &[u8]) -> Option<Rc<LivePool>> {
+        self.snapshot.try_borrow().ok()?.pool(cluster).cloned()
+    }
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Root {
     plugin: Option<Rc<Plugin>>,
+    building: bool,
 }
 
 impl Context for Root {}
@@ -39,6 +69,8 @@ impl RootContext for Root {
         match load(size) {
             Ok(plugin) => {
                 self.plugin = Some(Rc::new(plugin));
+                self.building = true;
+                self.build();
                 true
             }
             Err(reason) => {
@@ -52,17 +84,42 @@ impl RootContext for Root {
     }
 
     fn on_tick(&mut self) {
-        if let Some(plugin) = &self.plugin {
-            plugin.stats.flush();
-        }
+        self.build();
+        let Some(plugin) = &self.plugin else { return };
+        body::release_overdue(plugin);
+        plan(plugin);
+        plugin.stats.flush();
     }
 
-    fn create_http_context(&self, _context_id: u32) -> Option<Box<dyn HttpContext>> {
-        Some(Box::new(Http::new(self.plugin.clone())))
+    fn create_http_context(&self, context_id: u32) -> Option<Box<dyn HttpContext>> {
+        Some(Box::new(Http::new(context_id, self.plugin.clone())))
     }
 
     fn get_type(&self) -> Option<ContextType> {
         Some(ContextType::HttpContext)
+    }
+}
+
+impl Root {
+    /// One slice of what is still to be built.
+    fn build(&mut self) {
+        let (true, Some(plugin)) = (self.building, &self.plugin) else { return };
+        let until = host::now().saturating_add(SLICE);
+        let mut progress = Progress::More;
+        while progress == Progress::More && host::now() < until {
+            let step = vm::with(|vm| match plugin.snapshot.try_borrow_mut() {
+                Ok(mut snapshot) => snapshot.advance(STEP, &mut vm.registry),
+                Err(_) => Progress::More,
+            });
+            progress = step.unwrap_or(Progress::Done);
+        }
+        let period = if progress == Progress::More { BUILDING_TICK } else { TICK };
+        self.building = progress == Progress::More;
+        // A tick that the host refuses to change comes at its old pace.
+        let _paced = host::set_tick_period(period).is_ok();
+        if let (false, Ok(snapshot)) = (self.building, plugin.snapshot.try_borrow()) {
+            vm::remember(snapshot.pools());
+        }
     }
 }
 
@@ -75,11 +132,45 @@ impl Drop for Root {
     }
 }
 
+/// Pools that plan for themselves do so in one VM only.
+fn plan(plugin: &Plugin) {
+    let Ok(snapshot) = plugin.snapshot.try_borrow() else { return };
+    let now = host::now();
+    for (cluster, pool) in snapshot.pools().iter().filter(|(_, pool)| pool.plans_itself()) {
+        match lease::hold(cluster, pool, now) {
+            lease::Held::Own => plugin.stats.planned(&pool.tick(now)),
+            lease::Held::Idle => {}
+            lease::Held::Other => {
+                pool.stop_planning();
+                plugin.stats.plan_elsewhere();
+                vm::with(|vm| vm.warn(Warning::PlanElsewhere, || elsewhere(cluster)));
+            }
+        }
+    }
+}
+
+fn elsewhere(cluster: &[u8]) -> String {
+    let cluster = String::from_utf8_lossy(cluster);
+    format!(
+        "plan_elsewhere: another worker plans for {cluster}, this one goes by the ring; run Envoy with --concurrency 1"
+    )
+}
+
 fn load(size: usize) -> Result<Plugin, String> {
     let bytes = host::plugin_configuration(size).map_err(|error| format!("cannot be read: {error}"))?;
     let config = config::parse(&bytes).map_err(|error| error.to_string())?;
     let stats = vm::stats().map_err(|error| format!("stats cannot be defined: {error}"))?;
     host::set_tick_period(TICK).map_err(|error| format!("no tick: {error}"))?;
-    let snapshot = vm::with(|vm| Snapshot::new(config.pools, &mut vm.registry)).ok_or("the VM's state is in use")?;
-    Ok(Plugin { snapshot, header_names: config.header_names, destination_header: config.destination_header, stats })
+    let begin = |before: &Pools| vm::with(|vm| Snapshot::begin(config.pools, before, &mut vm.registry));
+    let snapshot = vm::with_last(begin).ok_or("the VM's state is in use")?;
+    Ok(Plugin {
+        snapshot: RefCell::new(snapshot),
+        request: config.request,
+        explain: config.explain,
+        session_cookie: config.session_cookie,
+        destination_header: config.destination_header,
+        stats,
+        waiting: RefCell::default(),
+        bodies: Cell::default(),
+    })
 }

@@ -9,6 +9,7 @@ use crate::host::{self, HostError, Metric, MetricKind};
 use std::cell::Cell;
 use std::time::Duration;
 use warmroute_core::accounting::Account;
+use warmroute_core::live::Planned;
 use warmroute_core::outcome::Outcome;
 use warmroute_core::picker::{Pass, Pick};
 use warmroute_core::refusal::Refusal;
@@ -27,6 +28,14 @@ pub struct Stats {
     served: Vec<Stat>,
     outcome: Vec<Stat>,
     endpoint_unknown: Stat,
+    panic: Stat,
+    marks_ignored: Stat,
+    body_overdue: Stat,
+    body_model: Stat,
+    body_no_model: Stat,
+    plan_changed: Stat,
+    planner_input_default: Stat,
+    plan_elsewhere: Stat,
     in_flight: Stat,
     service_time: Stat,
 }
@@ -73,6 +82,14 @@ impl Stats {
             served: counters(stats::served())?,
             outcome: counters(stats::outcomes())?,
             endpoint_unknown: counter(stats::ENDPOINT_UNKNOWN)?,
+            panic: counter(stats::PANIC)?,
+            marks_ignored: counter(stats::MARKS_IGNORED)?,
+            body_overdue: counter(stats::BODY_OVERDUE)?,
+            body_model: counter(stats::BODY_MODEL)?,
+            body_no_model: counter(stats::BODY_NO_MODEL)?,
+            plan_changed: counter(stats::PLAN_CHANGED)?,
+            planner_input_default: counter(stats::PLANNER_INPUT_DEFAULT)?,
+            plan_elsewhere: counter(stats::PLAN_ELSEWHERE)?,
             in_flight: Stat::define(MetricKind::Gauge, stats::IN_FLIGHT)?,
             service_time: counter(stats::SERVICE_TIME)?,
         })
@@ -86,6 +103,14 @@ impl Stats {
             &self.end_unread,
             &self.attempt_failed,
             &self.endpoint_unknown,
+            &self.panic,
+            &self.marks_ignored,
+            &self.body_overdue,
+            &self.body_model,
+            &self.body_no_model,
+            &self.plan_changed,
+            &self.planner_input_default,
+            &self.plan_elsewhere,
             &self.in_flight,
             &self.service_time,
         ];
@@ -95,6 +120,31 @@ impl Stats {
     pub fn picked(&self, pick: &Pick) {
         add(self.pick.get(pick.strategy.position()));
         add(self.reason.get(pick.reason.position()));
+        if pick.marks_ignored {
+            self.marks_ignored.add(1);
+        }
+    }
+
+    pub fn in_panic(&self) {
+        self.panic.add(1);
+    }
+
+    pub fn body_overdue(&self) {
+        self.body_overdue.add(1);
+    }
+
+    pub fn body_read(&self, named_model: bool) {
+        let stat = if named_model { &self.body_model } else { &self.body_no_model };
+        stat.add(1);
+    }
+
+    pub fn planned(&self, planned: &Planned) {
+        self.plan_changed.add(i64::from(planned.changed));
+        self.planner_input_default.add(i64::try_from(planned.defaults).unwrap_or(i64::MAX));
+    }
+
+    pub fn plan_elsewhere(&self) {
+        self.plan_elsewhere.add(1);
     }
 
     pub fn passed(&self, pass: Pass) {

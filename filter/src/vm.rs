@@ -3,12 +3,13 @@
 
 use crate::host::{self, HostError, Level};
 use crate::stats::Stats;
-use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use warmroute_core::load::Registry;
+use warmroute_core::snapshot::Pools;
 use warmroute_core::throttle::Throttle;
 
 /// One warning of each kind in ten seconds, per VM.
@@ -21,38 +22,44 @@ pub enum Warning {
     HostError,
     Refused,
     EndpointUnknown,
-    /// The last one: it sizes the list of throttles.
     EndUnread,
+    Panic,
+    BodyUnread,
+    PlanElsewhere,
+    /// The last one: it sizes the list of throttles.
+    RingPending,
 }
 
-const WARNINGS: usize = Warning::EndUnread as usize + 1;
+const WARNINGS: usize = Warning::RingPending as usize + 1;
 
 /// State of the VM.
 #[derive(Debug)]
 pub struct Vm {
     pub rng: Xoshiro256PlusPlus,
     pub registry: Registry,
+    /// The VM's random name, by which it holds leases.
+    pub holder: u128,
     /// Reused for every list, so that writing one allocates nothing.
     pub destination: String,
-    started: Instant,
     throttles: [Throttle; WARNINGS],
 }
 
 impl Vm {
     fn new() -> Self {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(host::seed());
         Self {
-            rng: Xoshiro256PlusPlus::seed_from_u64(host::seed()),
+            holder: rng.random(),
+            rng,
             registry: Registry::default(),
             destination: String::new(),
-            started: host::now(),
             throttles: [Throttle::new(WARNING_INTERVAL); WARNINGS],
         }
     }
 
     /// Logs a warning, unless one of its kind was logged a moment ago.
     pub fn warn(&mut self, warning: Warning, text: impl FnOnce() -> String) {
-        let now = host::now().saturating_duration_since(self.started);
-        let Some(held_back) = self.throttles.get_mut(warning as usize).and_then(|throttle| throttle.admit(now)) else {
+        let throttle = self.throttles.get_mut(warning as usize);
+        let Some(held_back) = throttle.and_then(|throttle| throttle.admit(host::now())) else {
             return;
         };
         let more = if held_back > 0 { format!(" ({held_back} more since the last such line)") } else { String::new() };
@@ -62,6 +69,7 @@ impl Vm {
 
 thread_local! {
     static VM: RefCell<Vm> = RefCell::new(Vm::new());
+    static LAST: RefCell<Pools> = const { RefCell::new(Pools::new()) };
     static STATS: OnceCell<Rc<Stats>> = const { OnceCell::new() };
 }
 
@@ -79,5 +87,24 @@ pub fn stats() -> Result<Rc<Stats>, HostError> {
             let defined = Rc::new(Stats::define()?);
             Ok(Rc::clone(stats.get_or_init(|| defined)))
         }
+    })
+}
+
+/// Puts these pools down as the last of their clusters, so that the next configuration goes on from them. Pools that
+/// nobody uses any more are let go.
+pub fn remember(pools: &Pools) {
+    LAST.with(|last| {
+        if let Ok(mut last) = last.try_borrow_mut() {
+            last.retain(|_, pool| Rc::strong_count(pool) > 1);
+            last.extend(pools.iter().map(|(cluster, pool)| (cluster.clone(), Rc::clone(pool))));
+        }
+    });
+}
+
+/// Runs `body` with the last pool of each cluster. See [`remember`].
+pub fn with_last<R>(body: impl FnOnce(&Pools) -> R) -> R {
+    LAST.with(|last| match last.try_borrow() {
+        Ok(last) => body(&last),
+        Err(_) => body(&Pools::new()),
     })
 }

@@ -100,6 +100,22 @@ pub struct Ending {
     pub grpc: Option<GrpcEnding>,
 }
 
+/// gRPC status NOT_FOUND.
+const GRPC_NOT_FOUND: u32 = 5;
+
+impl Ending {
+    /// Whether an endpoint answered that it does not have what was asked for; on a path that names a model, that is the
+    /// model. For the endpoint it is no failure.
+    #[must_use]
+    pub fn says_not_found(&self) -> bool {
+        let found = match self.grpc {
+            Some(GrpcEnding::Status(status)) => status != GRPC_NOT_FOUND,
+            _ => self.status != Some(404),
+        };
+        self.upstream && !found
+    }
+}
+
 /// Whether a Retry-After header would change the class of an answer with this status: worth asking for only then.
 #[must_use]
 pub fn asks_for_retry_after(status: Option<u16>) -> bool {
@@ -255,6 +271,22 @@ mod tests {
         let asked: Vec<_> = (100..=599).filter(|status| asks_for_retry_after(Some(*status))).collect();
         assert_eq!(asked, [503]);
         assert!(!asks_for_retry_after(None));
+    }
+
+    #[test]
+    fn not_found_is_told_by_http_or_by_grpc() {
+        let grpc = |status| Ending { grpc: Some(GrpcEnding::Status(status)), ..http(200) };
+        for (ending, expected) in [
+            (http(404), true),
+            (http(200), false),
+            (http(503), false),
+            (Ending { upstream: false, ..http(404) }, false),
+            (grpc(5), true),
+            (grpc(0), false),
+            (Ending { grpc: Some(GrpcEnding::Missing), ..http(404) }, true),
+        ] {
+            assert_eq!(ending.says_not_found(), expected, "{ending:?}");
+        }
     }
 
     #[test]

@@ -4,15 +4,24 @@
 //! |---|---|
 //! | the pool's endpoints are not known yet | Envoy's own policy |
 //! | the pool is known, and nobody in it may serve (or it is empty) | refusal |
-//! | inference that names a model | the pool's strategy |
+//! | inference that names a model | the model's strategy, else the pool's |
+//! | … by `homes`, and the plan has no home for the model | the ring |
+//! | … by `hash`, and the request has no key | power of two choices |
+//! | … and the ring is still being built | power of two choices |
+//! | inference of a session, by a strategy that knows no sessions | the session's place on the ring |
 //! | update, unknown type, or no model | power of two choices |
 
+use crate::eligibility::Need;
+use crate::endpoint::EndpointIndex;
 use crate::load::Load;
+use crate::payload::PayloadClass;
 use crate::pool::Pool;
 use crate::refusal::Refusal;
 use crate::request::{Request, RequestType};
-use crate::strategy::{PickList, StrategyName, View};
+use crate::settings::UpdateScope;
+use crate::strategy::{KeyHash, PickList, Residency, StrategyName, View};
 use rand::Rng;
+use std::time::Duration;
 
 /// What to do with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,12 +43,16 @@ pub struct Pick {
     pub strategy: StrategyName,
     /// Why that strategy.
     pub reason: Reason,
+    /// What the request counts as in flight.
+    pub weight: u32,
+    /// Marks of models as unknown were ignored, since they left nobody.
+    pub marks_ignored: bool,
 }
 
 /// Why a strategy was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The pool's own strategy, for an inference request that names a model.
+    /// The model's or the pool's own strategy, for an inference request that names a model.
     Model,
     /// An update request.
     Update,
@@ -47,11 +60,28 @@ pub enum Reason {
     UnknownType,
     /// An inference request that names no model.
     NoModel,
+    /// The plan has no home for the model.
+    NotPlanned,
+    /// The request has nothing to hash.
+    NoKey,
+    /// The ring is still being built.
+    RingPending,
+    /// The request belongs to a session.
+    Session,
 }
 
 impl Reason {
     /// Every reason, in the order of [`Reason::position`].
-    pub const ALL: [Self; 4] = [Self::Model, Self::Update, Self::UnknownType, Self::NoModel];
+    pub const ALL: [Self; 8] = [
+        Self::Model,
+        Self::Update,
+        Self::UnknownType,
+        Self::NoModel,
+        Self::NotPlanned,
+        Self::NoKey,
+        Self::RingPending,
+        Self::Session,
+    ];
 
     /// The name in stats.
     #[must_use]
@@ -61,6 +91,10 @@ impl Reason {
             Self::Update => "update",
             Self::UnknownType => "unknown_type",
             Self::NoModel => "no_model",
+            Self::NotPlanned => "not_planned",
+            Self::NoKey => "no_key",
+            Self::RingPending => "ring_pending",
+            Self::Session => "session",
         }
     }
 
@@ -68,15 +102,6 @@ impl Reason {
     #[must_use]
     pub fn position(self) -> usize {
         self as usize
-    }
-
-    fn of(request: &Request<'_>) -> Self {
-        match (request.request_type, &request.model) {
-            (RequestType::Update, _) => Self::Update,
-            (RequestType::Unknown, _) => Self::UnknownType,
-            (RequestType::Inference, None) => Self::NoModel,
-            (RequestType::Inference, Some(_)) => Self::Model,
-        }
     }
 }
 
@@ -106,53 +131,147 @@ impl Pass {
     }
 }
 
-/// Answers `request` from `pool`, of whose endpoints `load` counts the requests in flight.
-pub fn answer(pool: &Pool, load: &dyn Load, request: &Request<'_>, rng: &mut dyn Rng) -> Answer {
+/// Answers `request` from `pool`, of whose endpoints `load` counts the requests in flight and `residency` knows the
+/// models in memory.
+pub fn answer(
+    pool: &Pool,
+    load: &dyn Load,
+    residency: &dyn Residency,
+    request: &Request<'_>,
+    now: Duration,
+    rng: &mut dyn Rng,
+) -> Answer {
     let Some(endpoints) = pool.endpoints() else {
         return Answer::Pass(Pass::NoSnapshot);
     };
-    let reason = Reason::of(request);
-    let strategy = match reason {
-        Reason::Model => pool.settings().strategy,
-        Reason::Update | Reason::UnknownType | Reason::NoModel => StrategyName::P2c,
-    };
-    let wanted = usize::from(pool.settings().fallbacks).saturating_add(1);
-    let view = View { endpoints, load, eligible: pool.eligible(), wanted };
+    let plan = pool.plan();
+    let class = payload_class(pool, request);
+    let weight = class.map_or(1, |(_, class)| class.weight);
+    let (strategy, reason) = route(pool, request);
+    let view = view(pool, load, residency, request, now, endpoints, &plan);
+    let answered = |endpoints, marks_ignored| Answer::Pick(Pick { endpoints, strategy, reason, weight, marks_ignored });
     match pool.strategy(strategy).pick(request, &view, rng) {
-        Ok(endpoints) => Answer::Pick(Pick { endpoints, strategy, reason }),
+        Ok(endpoints) => answered(endpoints, false),
+        // Marks alone must not leave a model without anybody: a client's wrong names would be enough to cause them.
+        Err(_) if view.unknown.is_some() => {
+            let view = View { unknown: None, ..view };
+            let retried = pool.strategy(strategy).pick(request, &view, rng);
+            retried.map_or_else(Answer::Refuse, |endpoints| answered(endpoints, true))
+        }
         Err(refusal) => Answer::Refuse(refusal),
+    }
+}
+
+/// The pool as a strategy sees it for `request`.
+pub(crate) fn view<'a>(
+    pool: &'a Pool,
+    load: &'a dyn Load,
+    residency: &'a dyn Residency,
+    request: &Request<'_>,
+    now: Duration,
+    endpoints: &'a [crate::endpoint::Endpoint],
+    plan: &'a crate::homes::PoolPlan,
+) -> View<'a> {
+    let settings = pool.settings();
+    let class = payload_class(pool, request);
+    let model_hash = request.model.as_ref().map(|model| model.hash);
+    View {
+        endpoints,
+        roster: pool.roster(),
+        ring: pool.ring().unwrap_or(pool.no_ring()),
+        load,
+        residency,
+        plan,
+        unknown: (!pool.unknown().is_empty(now)).then(|| pool.unknown()),
+        holders: holders(pool, request.request_type, model_hash),
+        need: Need { model_hash, labels: class.map_or(&[], |(_, class)| &class.labels) },
+        class: class.map(|(position, _)| position),
+        slots: settings.slots,
+        load_cost: settings.load_cost,
+        now,
+        residency_age: pool.residency_age(now),
+        wanted: usize::from(settings.fallbacks).saturating_add(1),
+    }
+}
+
+fn payload_class<'a>(pool: &'a Pool, request: &Request<'_>) -> Option<(usize, &'a PayloadClass)> {
+    pool.settings().payload.class_of(request.payload_bytes)
+}
+
+fn holders(pool: &Pool, request_type: RequestType, model_hash: Option<u64>) -> &[EndpointIndex] {
+    match model_hash {
+        Some(_) if request_type != RequestType::Inference && pool.settings().updates == UpdateScope::Pool => &[],
+        Some(model) => pool.roster().holders(model),
+        None => &[],
+    }
+}
+
+/// Which strategy orders the endpoints, and why.
+fn route(pool: &Pool, request: &Request<'_>) -> (StrategyName, Reason) {
+    let ring = pool.ring().is_some_and(|ring| !ring.is_empty());
+    let session = request.session.is_some() && ring;
+    match (request.request_type, &request.model) {
+        (RequestType::Update, _) => (StrategyName::P2c, Reason::Update),
+        (RequestType::Unknown, _) => (StrategyName::P2c, Reason::UnknownType),
+        (RequestType::Inference, None) if session => (StrategyName::Hash, Reason::Session),
+        (RequestType::Inference, None) => (StrategyName::P2c, Reason::NoModel),
+        (RequestType::Inference, Some(model)) => match pool.settings().strategy_of(model.hash) {
+            name if name.needs_ring() && pool.ring().is_none() => (StrategyName::P2c, Reason::RingPending),
+            StrategyName::Homes if pool.plan().get(model.hash).is_none() => (StrategyName::Ring, Reason::NotPlanned),
+            StrategyName::Hash if KeyHash::key(request).is_none() => (StrategyName::P2c, Reason::NoKey),
+            name if session && !name.needs_ring() => (StrategyName::Hash, Reason::Session),
+            name => (name, Reason::Model),
+        },
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::Endpoint;
     use crate::endpoint::tests::endpoints;
+    use crate::endpoint::{Endpoint, Resident, Servable};
+    use crate::hash::hash;
+    use crate::live::LivePool;
     use crate::load::Registry;
-    use crate::pool::PoolSettings;
+    use crate::payload::PayloadClasses;
+    use crate::plan::{Placement, Plan};
+    use crate::request::SessionKey;
+    use crate::settings::{ModelSettings, PlanSource, PoolSettings};
     use rand::SeedableRng;
     use rand::rngs::Xoshiro256PlusPlus;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
-    fn pool(strategy: StrategyName, endpoints: Option<Vec<Endpoint>>) -> Pool {
-        let mut pool = Pool::new(PoolSettings { strategy, virtual_nodes: 150, fallbacks: 2, max_retries: 2 });
+    const NOW: Duration = Duration::from_secs(50);
+
+    fn by(strategy: StrategyName) -> PoolSettings {
+        PoolSettings { strategy, ..PoolSettings::default() }
+    }
+
+    fn live(settings: PoolSettings, endpoints: Option<Vec<Endpoint>>) -> LivePool {
+        let mut pool = Pool::new(settings);
         if let Some(endpoints) = endpoints {
             pool.update(endpoints);
         }
-        pool
+        LivePool::new(pool, &mut Registry::default())
     }
 
-    fn answer_of(pool: &Pool, request: &Request<'_>) -> Answer {
-        let load = Registry::default().bind(pool.endpoints().unwrap_or_default());
-        answer(pool, &load, request, &mut Xoshiro256PlusPlus::seed_from_u64(3))
+    fn answer_of(live: &LivePool, request: &Request<'_>) -> Answer {
+        live.answer(request, NOW, &mut Xoshiro256PlusPlus::seed_from_u64(3))
+    }
+
+    fn pick_of(live: &LivePool, request: &Request<'_>) -> Pick {
+        match answer_of(live, request) {
+            Answer::Pick(pick) => pick,
+            answer => panic!("{request:?}: {answer:?}"),
+        }
     }
 
     #[test]
     fn the_strategy_follows_the_request() {
-        let pool = pool(StrategyName::Ring, Some(endpoints(4)));
+        let live = live(by(StrategyName::Ring), Some(endpoints(4)));
         let inference = Request::for_model(b"llama");
+        let session = Request { session: Some(SessionKey(9)), ..Request::for_model(b"") };
         for (request, strategy, reason) in [
             (inference.clone(), StrategyName::Ring, Reason::Model),
             (Request::update(b"llama"), StrategyName::P2c, Reason::Update),
@@ -162,32 +281,137 @@ mod tests {
                 Reason::UnknownType,
             ),
             (Request::for_model(b""), StrategyName::P2c, Reason::NoModel),
+            (session, StrategyName::Hash, Reason::Session),
         ] {
-            let Answer::Pick(pick) = answer_of(&pool, &request) else { panic!("{request:?}") };
+            let pick = pick_of(&live, &request);
             assert_eq!((pick.strategy, pick.reason, pick.endpoints.len()), (strategy, reason, 3), "{request:?}");
         }
     }
 
     #[test]
-    fn a_pool_may_choose_p2c_for_everything() {
-        let pool = pool(StrategyName::P2c, Some(endpoints(4)));
-        let Answer::Pick(pick) = answer_of(&pool, &Request::for_model(b"llama")) else { panic!() };
-        assert_eq!((pick.strategy, pick.reason), (StrategyName::P2c, Reason::Model));
+    fn a_pool_may_choose_any_strategy_for_inference() {
+        for name in StrategyName::ALL {
+            let pick = pick_of(&live(by(name), Some(endpoints(4))), &Request::for_model(b"llama"));
+            let expected = match name {
+                StrategyName::Homes => (StrategyName::Ring, Reason::NotPlanned),
+                name => (name, Reason::Model),
+            };
+            assert_eq!((pick.strategy, pick.reason), expected);
+        }
+    }
+
+    #[test]
+    fn a_planned_model_goes_to_its_home() {
+        let pool = endpoints(4);
+        let placement = Placement { homes: [pool[2].key()].into(), tail: false };
+        let plan = PlanSource::Fixed(Plan::new(1, [(hash(b"llama"), placement)]));
+        let live = live(PoolSettings { plan, ..by(StrategyName::Homes) }, Some(pool));
+        let pick = pick_of(&live, &Request::for_model(b"llama"));
+        assert_eq!((pick.strategy, pick.reason, pick.endpoints[0].0), (StrategyName::Homes, Reason::Model, 2));
+        assert_eq!(pick_of(&live, &Request::for_model(b"bert")).reason, Reason::NotPlanned);
+    }
+
+    #[test]
+    fn a_model_may_have_a_strategy_of_its_own() {
+        let own = ModelSettings { strategy: Some(StrategyName::RoundRobin), ..ModelSettings::default() };
+        let settings = PoolSettings { models: [(hash(b"bert"), own)].into(), ..by(StrategyName::Ring) };
+        let live = live(settings, Some(endpoints(4)));
+        assert_eq!(pick_of(&live, &Request::for_model(b"bert")).strategy, StrategyName::RoundRobin);
+        assert_eq!(pick_of(&live, &Request::for_model(b"llama")).strategy, StrategyName::Ring);
+    }
+
+    /// Sessions keep their endpoint under strategies that know nothing of them, where there is a ring to find it.
+    #[test]
+    fn a_session_keeps_its_endpoint() {
+        let own = ModelSettings { strategy: Some(StrategyName::RoundRobin), ..ModelSettings::default() };
+        let settings = PoolSettings { models: [(hash(b"bert"), own)].into(), ..by(StrategyName::Ring) };
+        let live = live(settings, Some(endpoints(4)));
+        let request = Request { session: Some(SessionKey(77)), ..Request::for_model(b"bert") };
+        let first = pick_of(&live, &request);
+        assert_eq!((first.strategy, first.reason), (StrategyName::Hash, Reason::Session));
+        assert!((0..10).all(|_| pick_of(&live, &request) == first));
     }
 
     #[test]
     fn not_known_yet_is_not_empty() {
         let request = Request::for_model(b"llama");
-        for strategy in [StrategyName::Ring, StrategyName::P2c] {
-            assert_eq!(answer_of(&pool(strategy, None), &request), Answer::Pass(Pass::NoSnapshot));
-            assert_eq!(
-                answer_of(&pool(strategy, Some(Vec::new())), &request),
-                Answer::Refuse(Refusal::NoHealthyEndpoint)
-            );
+        for strategy in StrategyName::ALL {
+            assert_eq!(answer_of(&live(by(strategy), None), &request), Answer::Pass(Pass::NoSnapshot));
+            let refused = Answer::Refuse(Refusal::NoHealthyEndpoint);
+            assert_eq!(answer_of(&live(by(strategy), Some(Vec::new())), &request), refused);
             let mut marked = endpoints(2);
             marked.iter_mut().for_each(|endpoint| endpoint.marked_unhealthy = true);
-            assert_eq!(answer_of(&pool(strategy, Some(marked)), &request), Answer::Refuse(Refusal::NoHealthyEndpoint));
+            assert_eq!(answer_of(&live(by(strategy), Some(marked)), &request), refused);
         }
+    }
+
+    /// Every strategy obeys labels: only endpoint 2 has what a large batch needs.
+    #[test]
+    fn a_large_request_goes_where_its_class_may() {
+        let class =
+            PayloadClass { name: "batch".into(), above_bytes: 1_000, weight: 16, labels: ["tier=batch".into()].into() };
+        for strategy in StrategyName::ALL {
+            let mut set = endpoints(4);
+            set[2].labels = ["tier=batch".into()].into();
+            let payload = PayloadClasses::new(vec![class.clone()]);
+            let live = live(PoolSettings { payload, ..by(strategy) }, Some(set.clone()));
+            let large = Request { payload_bytes: Some(1_001), ..Request::for_model(b"llama") };
+            let pick = pick_of(&live, &large);
+            assert_eq!((pick.endpoints.as_slice(), pick.weight), (&[EndpointIndex(2)][..], 16), "{strategy:?}");
+            let small = Request { payload_bytes: Some(1_000), ..large.clone() };
+            assert_eq!((pick_of(&live, &small).endpoints.len(), pick_of(&live, &small).weight), (3, 1));
+            set[2].draining = true;
+            let payload = PayloadClasses::new(vec![class.clone()]);
+            let gone = self::live(PoolSettings { payload, ..by(strategy) }, Some(set));
+            assert_eq!(answer_of(&gone, &large), Answer::Refuse(Refusal::NoHealthyEndpoint), "{strategy:?}");
+        }
+    }
+
+    #[test]
+    fn only_those_that_can_serve_the_model_are_listed() {
+        for strategy in StrategyName::ALL {
+            let mut set = endpoints(5);
+            for (n, endpoint) in set.iter_mut().enumerate() {
+                let models = if n % 2 == 0 { &["bert", "llama"][..] } else { &["bert"] };
+                endpoint.servable = Servable::Fixed(Resident::from_ids(models.iter().copied()));
+            }
+            let live = live(by(strategy), Some(set));
+            let mut list = pick_of(&live, &Request::for_model(b"llama")).endpoints.to_vec();
+            list.sort_unstable();
+            assert_eq!(list, [0, 2, 4].map(EndpointIndex), "{strategy:?}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_that_does_not_know_the_model_is_passed_over_unless_nobody_does() {
+        for strategy in StrategyName::ALL {
+            let live = live(by(strategy), Some(endpoints(2)));
+            let (request, unknown) = (Request::for_model(b"llama"), live.pool().unknown());
+            unknown.mark(live.pool().endpoints().unwrap()[0].key(), hash(b"llama"), NOW);
+            let pick = pick_of(&live, &request);
+            assert_eq!((pick.endpoints.as_slice(), pick.marks_ignored), (&[EndpointIndex(1)][..], false));
+            unknown.mark(live.pool().endpoints().unwrap()[1].key(), hash(b"llama"), NOW);
+            let pick = pick_of(&live, &request);
+            assert_eq!((pick.endpoints.len(), pick.marks_ignored), (2, true), "{strategy:?}");
+            assert!(!pick_of(&live, &Request::for_model(b"bert")).marks_ignored, "another model is not concerned");
+        }
+    }
+
+    #[test]
+    fn updates_stay_with_the_holders_or_go_over_the_pool() {
+        let mut set = endpoints(6);
+        set[3].resident = Some(Resident::from_ids(["llama"]));
+        let firsts = |updates| {
+            let live = live(PoolSettings { updates, ..by(StrategyName::Ring) }, Some(set.clone()));
+            let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
+            let mut first = || match live.answer(&Request::update(b"llama"), NOW, &mut rng) {
+                Answer::Pick(pick) => pick.endpoints[0].0,
+                answer => panic!("{answer:?}"),
+            };
+            (0..100).map(|_| first()).collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!(firsts(UpdateScope::Holders), [3].into());
+        assert_eq!(firsts(UpdateScope::Pool), (0..6).collect());
     }
 
     #[test]

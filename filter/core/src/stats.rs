@@ -15,6 +15,22 @@ pub const END_UNREAD: &str = "warmroute.end_unread";
 pub const ATTEMPT_FAILED: &str = "warmroute.attempt_failed";
 /// Requests whose list had entries that Envoy does not know.
 pub const ENDPOINT_UNKNOWN: &str = "warmroute.endpoint_unknown";
+/// Picks made while too few endpoints had a good score for scores to count.
+pub const PANIC: &str = "warmroute.panic";
+/// Picks for which all marks of a model as unknown were ignored, since they left nobody.
+pub const MARKS_IGNORED: &str = "warmroute.unknown_marks_ignored";
+/// Requests that waited for a body which did not come in time.
+pub const BODY_OVERDUE: &str = "warmroute.body_overdue";
+/// Bodies that were read and named a model.
+pub const BODY_MODEL: &str = "warmroute.body_model";
+/// Bodies that were read and named no model, or not within the limit.
+pub const BODY_NO_MODEL: &str = "warmroute.body_no_model";
+/// Changes of a plan that this proxy made for itself.
+pub const PLAN_CHANGED: &str = "warmroute.plan_changed";
+/// Inputs of a plan that a default stood in for.
+pub const PLANNER_INPUT_DEFAULT: &str = "warmroute.planner_input_default";
+/// Ticks at which a worker would have planned, while another one does.
+pub const PLAN_ELSEWHERE: &str = "warmroute.plan_elsewhere";
 /// Gauge: steered requests that have not ended.
 pub const IN_FLIGHT: &str = "warmroute.in_flight";
 /// Counter: microseconds from the pick to the end of the response, added up over all steered requests that ended.
@@ -56,10 +72,28 @@ pub fn outcomes() -> Vec<String> {
     group("outcome", &Outcome::ALL.map(Outcome::name))
 }
 
+/// Those that belong to no group.
+pub const SINGLE: [&str; 14] = [
+    HOST_ERROR,
+    END_UNREAD,
+    ATTEMPT_FAILED,
+    ENDPOINT_UNKNOWN,
+    PANIC,
+    MARKS_IGNORED,
+    BODY_OVERDUE,
+    BODY_MODEL,
+    BODY_NO_MODEL,
+    PLAN_CHANGED,
+    PLANNER_INPUT_DEFAULT,
+    PLAN_ELSEWHERE,
+    IN_FLIGHT,
+    SERVICE_TIME,
+];
+
 /// Every name.
 #[must_use]
 pub fn names() -> Vec<String> {
-    let single = [HOST_ERROR, END_UNREAD, ATTEMPT_FAILED, ENDPOINT_UNKNOWN, IN_FLIGHT, SERVICE_TIME].map(str::to_owned);
+    let single = SINGLE.map(str::to_owned);
     [picks(), reasons(), passes(), refusals(), served(), outcomes(), single.into()].concat()
 }
 

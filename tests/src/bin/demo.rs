@@ -1,4 +1,4 @@
-//! `demo run` compares round robin and Warmroute on one machine; `demo up` and `demo down` start and end the same
+//! `demo run` compares round robin and Warmroute's two ways on one machine; `demo up` and `demo down` start and end the same
 //! processes for a person to try.
 
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Drive the same traffic by round robin and by Warmroute, and compare.
+    /// Drive the same traffic by round robin, by Warmroute's ring and by its plan, and compare.
     Run(Run),
     /// Start the processes and leave them running.
     Up {
@@ -111,13 +111,13 @@ fn introduce(plan: &Plan) {
     println!(
         "Eight model servers with room for 3 of 16 models each. A request for a model in memory takes 10 ms, for any \
          other\n110 ms, since the model is loaded first and drives another one out. {} requests a second, most for the \
-         first models\n(Zipf, exponent {}; seed {}), through one Envoy: first by its round robin, then by Warmroute.\n",
+         first models\n(Zipf, exponent {}; seed {}), through one Envoy: by its\nround robin, by Warmroute's ring, and by Warmroute's plan.\n",
         plan.rate, plan.zipf, plan.seed
     );
 }
 
 fn require_no_errors(report: &Report) -> Result<()> {
-    let errors = report.round_robin.errors + report.warmroute.errors;
+    let errors = report.errors();
     let first = report.first_error().unwrap_or_default();
     ensure!(errors == 0, "{errors} requests failed, for instance: {first}");
     Ok(())

@@ -36,30 +36,42 @@ pub struct PolicyReport {
     pub p99_ms: f64,
 }
 
-/// Both policies. As JSON it has the numbers alone; printed it is for a reader.
+/// All policies. As JSON it has the numbers alone; printed it is for a reader.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     pub round_robin: PolicyReport,
+    /// By Warmroute without anybody who plans.
+    pub ring: PolicyReport,
+    /// By Warmroute with a plan.
     pub warmroute: PolicyReport,
     #[serde(skip)]
-    round_robin_grid: Grid,
-    #[serde(skip)]
-    warmroute_grid: Grid,
+    grids: [Grid; 3],
     #[serde(skip)]
     first_error: Option<String>,
 }
 
 impl Report {
-    pub(super) fn new(endpoints: &[SocketAddr], round_robin: Measured, warmroute: Measured) -> Result<Self> {
-        let both = round_robin.samples.iter().chain(&warmroute.samples);
-        let first_error = both.filter_map(|sample| sample.served_by.clone().err()).next();
+    pub(super) fn new(
+        endpoints: &[SocketAddr],
+        round_robin: Measured,
+        ring: Measured,
+        warmroute: Measured,
+    ) -> Result<Self> {
+        let all = [&round_robin, &ring, &warmroute];
+        let samples = all.iter().flat_map(|measured| &measured.samples);
+        let first_error = samples.filter_map(|sample| sample.served_by.clone().err()).next();
         Ok(Self {
             round_robin: PolicyReport::new(&round_robin)?,
+            ring: PolicyReport::new(&ring)?,
             warmroute: PolicyReport::new(&warmroute)?,
-            round_robin_grid: grid(endpoints, &round_robin)?,
-            warmroute_grid: grid(endpoints, &warmroute)?,
+            grids: [grid(endpoints, &round_robin)?, grid(endpoints, &ring)?, grid(endpoints, &warmroute)?],
             first_error,
         })
+    }
+
+    /// Requests that failed, by whatever policy.
+    pub fn errors(&self) -> u64 {
+        self.round_robin.errors + self.ring.errors + self.warmroute.errors
     }
 
     /// Why one of the failed requests failed, if any did.
@@ -113,42 +125,53 @@ fn grid(endpoints: &[SocketAddr], measured: &Measured) -> Result<Grid> {
 
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (left, right) = (&self.round_robin, &self.warmroute);
-        writeln!(out, "{:34}{:>14}{:>14}", "", "round robin", "Warmroute")?;
-        let mut row = |name: &str, left: String, right: String| writeln!(out, "{name:34}{left:>14}{right:>14}");
-        row("requests", left.requests.to_string(), right.requests.to_string())?;
-        row("errors", left.errors.to_string(), right.errors.to_string())?;
-        row("cold loads (model not in memory)", left.cold_loads.to_string(), right.cold_loads.to_string())?;
-        let percent = |policy: &PolicyReport| format!("{:.1} %", 100.0 * policy.cold_ratio());
-        row("  of all requests", percent(left), percent(right))?;
-        row("latency: half are faster than", format!("{:.1} ms", left.p50_ms), format!("{:.1} ms", right.p50_ms))?;
-        row("latency: 99 % are faster than", format!("{:.1} ms", left.p99_ms), format!("{:.1} ms", right.p99_ms))?;
+        writeln!(out, "{:34}{:>14}{:>14}{:>14}", "", "round robin", "ring", "plan")?;
+        let mut row = |name: &str, value: &dyn Fn(&PolicyReport) -> String| {
+            let [left, middle, right] = [&self.round_robin, &self.ring, &self.warmroute].map(value);
+            writeln!(out, "{name:34}{left:>14}{middle:>14}{right:>14}")
+        };
+        row("requests", &|policy| policy.requests.to_string())?;
+        row("errors", &|policy| policy.errors.to_string())?;
+        row("cold loads (model not in memory)", &|policy| policy.cold_loads.to_string())?;
+        row("  of all requests", &|policy| format!("{:.1} %", 100.0 * policy.cold_ratio()))?;
+        row("latency: half are faster than", &|policy| format!("{:.1} ms", policy.p50_ms))?;
+        row("latency: 99 % are faster than", &|policy| format!("{:.1} ms", policy.p99_ms))?;
         writeln!(out, "\n{}\n", self.verdict())?;
-        writeln!(out, "Who served which model, in requests. By round robin:\n")?;
-        write_grid(out, &self.round_robin_grid)?;
-        writeln!(out, "\nBy Warmroute:\n")?;
-        write_grid(out, &self.warmroute_grid)
+        writeln!(out, "Who served which model, in requests.")?;
+        for (title, grid) in ["round robin", "Warmroute's ring", "Warmroute's plan"].iter().zip(&self.grids) {
+            writeln!(out, "\nBy {title}:\n")?;
+            write_grid(out, grid)?;
+        }
+        Ok(())
     }
 }
 
 impl Report {
     fn verdict(&self) -> String {
-        let (left, right) = (self.round_robin.cold_loads, self.warmroute.cold_loads);
-        let loads = if right == 0 {
-            format!("Round robin loaded models {left} times, Warmroute never.")
-        } else {
-            let times = left as f64 / right as f64;
-            format!("Round robin loaded models {left} times, Warmroute {right} times: {times:.1} : 1.")
-        };
-        let crowded = crowded(&self.warmroute_grid);
-        if crowded.is_empty() {
-            return loads;
+        let least = self.round_robin.cold_loads;
+        let mut text = format!(
+            "Round robin loaded models {least} times, Warmroute's ring {}, its plan {}.",
+            times(least, self.ring.cold_loads),
+            times(least, self.warmroute.cold_loads)
+        );
+        let [_, ring, _] = &self.grids;
+        let crowded = crowded(ring);
+        if !crowded.is_empty() {
+            text += &format!(
+                "\nBy the ring {} got more models than the {CAPACITY} that fit into memory and kept loading them: it places \
+                 models by\ntheir names' hashes and does not look at memory. The plan does.",
+                crowded.join(" and ")
+            );
         }
-        format!(
-            "{loads}\nBy Warmroute {} got more models than the {CAPACITY} that fit into memory and kept loading them: the \
-             ring places\nmodels by their names' hashes and does not look at memory.",
-            crowded.join(" and ")
-        )
+        text
+    }
+}
+
+/// `12 (108.3 times fewer)`
+fn times(round_robin: u64, loads: u64) -> String {
+    match loads {
+        0 => "never".to_owned(),
+        loads => format!("{loads} ({:.1} times fewer)", round_robin as f64 / loads as f64),
     }
 }
 
@@ -160,12 +183,12 @@ fn crowded(grid: &Grid) -> Vec<String> {
 
 fn write_grid(out: &mut fmt::Formatter<'_>, grid: &Grid) -> fmt::Result {
     let heads: String = (0..ENDPOINTS).map(|index| format!("{:>7}", endpoint_name(index))).collect();
-    writeln!(out, "{:10}{heads}", "")?;
+    writeln!(out, "{:15}{heads}", "")?;
     for (model, row) in grid.iter().enumerate() {
         // A dot for nothing, so that the numbers stand out.
         let cells = row.iter().map(|count| if *count == 0 { ".".to_owned() } else { count.to_string() });
         let cells: String = cells.map(|cell| format!("{cell:>7}")).collect();
-        writeln!(out, "{:10}{cells}", model_name(model))?;
+        writeln!(out, "{:15}{cells}", model_name(model))?;
     }
     Ok(())
 }
@@ -195,7 +218,12 @@ mod tests {
     fn failed_requests_count_as_errors_and_have_no_latency() -> Result<()> {
         let mut samples: Vec<_> = (1..=100).map(|millis| sample(0, millis, Ok(0))).collect();
         samples.push(sample(0, 60_000, Err("refused")));
-        let report = Report::new(&endpoints(), measured(samples, 7), measured(vec![sample(1, 5, Ok(3))], 0))?;
+        let report = Report::new(
+            &endpoints(),
+            measured(samples, 7),
+            measured(vec![], 0),
+            measured(vec![sample(1, 5, Ok(3))], 0),
+        )?;
         // Three digits of a histogram: 1 % off at most.
         let numbers = &report.round_robin;
         assert_eq!((numbers.requests, numbers.errors, numbers.cold_loads), (101, 1, 7));
@@ -207,16 +235,22 @@ mod tests {
     #[test]
     fn the_table_shows_who_served_what_and_who_got_too_many_models() -> Result<()> {
         let crowd = (0..4).map(|model| sample(model, 10, Ok(6))).collect();
-        let report = Report::new(&endpoints(), measured(vec![sample(15, 10, Ok(2))], 1), measured(crowd, 0))?;
+        let report = Report::new(
+            &endpoints(),
+            measured(vec![sample(15, 10, Ok(2))], 24),
+            measured(crowd, 2),
+            measured(vec![], 0),
+        )?;
         let text = report.to_string();
-        assert!(text.contains("model-16        .      .      1      .      .      .      .      ."), "{text}");
-        assert!(text.contains("By Warmroute gpu-6 got more models"), "{text}");
+        assert!(text.contains("classifier-16        .      .      1      .      .      .      .      ."), "{text}");
+        assert!(text.contains("By the ring gpu-6 got more models"), "{text}");
+        assert!(text.contains("24 times, Warmroute's ring 2 (12.0 times fewer), its plan never."), "{text}");
         Ok(())
     }
 
     #[test]
     fn an_endpoint_that_is_not_of_this_run_is_an_error() {
         let stranger = measured(vec![sample(0, 1, Ok(99))], 0);
-        assert!(Report::new(&endpoints(), stranger, measured(vec![], 0)).is_err());
+        assert!(Report::new(&endpoints(), stranger, measured(vec![], 0), measured(vec![], 0)).is_err());
     }
 }

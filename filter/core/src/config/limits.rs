@@ -1,12 +1,79 @@
 //! Defaults and ranges, each with its reason. The wire types document them from here, and validation checks them.
 
-use super::wire::Strategy;
+use super::wire::{Strategy, Updates};
 use std::ops::RangeInclusive;
 
 /// Without a plan by somebody who knows the GPUs, the ring is what keeps a model where it is.
 pub const STRATEGY: Strategy = Strategy::Ring;
+/// What a plan is for.
+pub const STRATEGY_WITH_PLAN: Strategy = Strategy::Homes;
 /// Nobody has marked an endpoint until somebody does.
 pub const UNHEALTHY: bool = false;
+/// Nobody drains until somebody says so.
+pub const DRAINING: bool = false;
+/// Spreading updates wider than the holders drags cold models everywhere.
+pub const UPDATES: Updates = Updates::Holders;
+/// As Envoy has it.
+pub const PANIC: f64 = 0.5;
+/// A share.
+pub const PANIC_RANGE: RangeInclusive<f64> = 0.0..=1.0;
+/// All endpoints alike.
+pub const WEIGHT: f64 = 1.0;
+/// Ten times the points of the others is as much as one endpoint can differ.
+pub const WEIGHT_RANGE: RangeInclusive<f64> = 0.0..=10.0;
+
+/// One model at a time, as most LLM servers are run.
+pub const MEMORY_UNITS: u32 = 1;
+/// Units are as fine as you like: gigabytes, if models differ much.
+pub const MEMORY_UNITS_RANGE: RangeInclusive<u32> = 1..=100_000;
+/// A model of the usual size.
+pub const SIZE_UNITS: u32 = 1;
+/// As many as the largest memory has.
+pub const SIZE_UNITS_RANGE: RangeInclusive<u32> = 1..=100_000;
+/// One request at a time, as a server without batching has it.
+pub const SLOTS: u32 = 1;
+/// More at a time than any server batches.
+pub const SLOTS_RANGE: RangeInclusive<u32> = 1..=4_096;
+/// What loading a model from disk costs against a typical request.
+pub const LOAD_COST: f64 = 10.0;
+/// Loads that cost nothing need no routing; minutes of loading against milliseconds of service are the other end.
+pub const LOAD_COST_RANGE: RangeInclusive<f64> = 0.0..=100_000.0;
+/// From nothing to an hour.
+pub const LOAD_MS_RANGE: RangeInclusive<u64> = 0..=3_600_000;
+/// A plan that was written once.
+pub const PLAN_VERSION: u64 = 1;
+/// Homes of one model in a plan written by hand.
+pub const MAX_HOMES: usize = 1_000;
+
+/// Classes of one pool.
+pub const MAX_PAYLOAD_CLASSES: usize = 8;
+/// Like any other request.
+pub const PAYLOAD_WEIGHT: u32 = 1;
+/// A thousand requests' work in one.
+pub const PAYLOAD_WEIGHT_RANGE: RangeInclusive<u32> = 1..=1_000;
+/// Labels of one endpoint or one class.
+pub const MAX_LABELS: usize = 32;
+
+/// Other names of models.
+pub const MAX_ALIASES: usize = 1_000;
+/// Strangers, until somebody says otherwise.
+pub const TRUSTED: bool = false;
+/// The name that most clients use.
+pub const SESSION_HEADER: &str = "x-session-id";
+/// Many clients behind one address would share one endpoint.
+pub const SESSION_ADDRESS: bool = false;
+/// An hour.
+pub const COOKIE_TTL: u32 = 3_600;
+/// Up to a year.
+pub const COOKIE_TTL_RANGE: RangeInclusive<u32> = 0..=31_536_000;
+/// The most that is looked at: a model named after 64 KiB of prompt is not found.
+pub const BODY_BYTES: u32 = 65_536;
+/// A kilobyte holds what usually stands before the prompt.
+pub const BODY_BYTES_RANGE: RangeInclusive<u32> = 64..=65_536;
+/// None.
+pub const EXPLAIN_RATIO: f64 = 0.0;
+/// A share.
+pub const EXPLAIN_RATIO_RANGE: RangeInclusive<f64> = 0.0..=1.0;
 
 /// Enough points that 50 endpoints' shares stay within 35 % of the mean; more costs memory for little.
 pub const VIRTUAL_NODES: u32 = 150;
@@ -46,3 +113,5 @@ pub const MODEL_HEADERS: [&str; 2] = ["x-model-id", "model-id"];
 pub const TYPE_HEADERS: [&str; 2] = ["x-request-type", "request-type"];
 /// The name that the Gateway API Inference Extension gave it.
 pub const DESTINATION_HEADER: &str = "x-gateway-destination-endpoint";
+/// Our own.
+pub const URGENCY_HEADER: &str = "x-warmroute-urgency";

@@ -4,9 +4,12 @@
 
 mod compile;
 pub mod limits;
+mod pools;
+mod requests;
 pub mod wire;
 
-pub use compile::Config;
+pub use compile::{Config, ExplainSettings, SessionCookie};
+pub use pools::PoolConfig;
 
 use std::fmt::{self, Write};
 

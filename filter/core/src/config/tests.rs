@@ -1,6 +1,9 @@
 use super::*;
-use crate::pool::Pool;
+use crate::hash::hash;
+use crate::request::BodySettings;
+use crate::settings::{PlanSource, UpdateScope};
 use crate::strategy::StrategyName;
+use std::time::Duration;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -8,8 +11,8 @@ fn problems(json: &str) -> Vec<String> {
     parse(json.as_bytes()).unwrap_err().problems.iter().map(ToString::to_string).collect()
 }
 
-fn pool_of(config: &Config) -> &Pool {
-    &config.pools.iter().find(|(cluster, _)| &**cluster == "c").unwrap().1
+fn pool_of(config: &Config) -> &PoolConfig {
+    config.pools.iter().find(|pool| &*pool.cluster == "c").unwrap()
 }
 
 #[test]
@@ -25,21 +28,21 @@ fn nothing_steers_nothing() {
 fn the_default_of_retries_gives_way_to_fewer_fallbacks() {
     for (fallbacks, retries) in [(0, 0), (1, 1), (2, 2), (7, 2)] {
         let config = parse(format!(r#"{{"pools":[{{"cluster":"c","fallbacks":{fallbacks}}}]}}"#).as_bytes()).unwrap();
-        assert_eq!(pool_of(&config).settings().max_retries, retries);
+        assert_eq!(pool_of(&config).settings.max_retries, retries);
     }
 }
 
 #[test]
 fn what_is_left_out_has_its_default() {
     let config = parse(br#"{"pools":[{"cluster":"c","endpoints":[{"address":"10.0.0.1:80"}]}]}"#).unwrap();
-    let settings = pool_of(&config).settings();
+    let settings = &pool_of(&config).settings;
     assert_eq!(settings.strategy, StrategyName::Ring);
     assert_eq!((settings.virtual_nodes, settings.fallbacks, settings.max_retries), (150, 2, 2));
-    let endpoint = &pool_of(&config).endpoints().unwrap()[0];
+    let endpoint = &pool_of(&config).endpoints.as_ref().unwrap()[0];
     assert_eq!(&*endpoint.id, "10.0.0.1:80", "the id is the address");
     assert!(!endpoint.marked_unhealthy);
     assert_eq!(endpoint.resident, None);
-    assert_eq!(config.header_names.model, ["x-model-id".into(), "model-id".into()].into());
+    assert_eq!(config.request.model_headers, ["x-model-id".into(), "model-id".into()].into());
 }
 
 #[test]
@@ -50,24 +53,100 @@ fn what_is_given_is_taken() {
             "request":{"model_headers":["m"],"type_headers":[],"destination_header":"d"}}"#,
     )
     .unwrap();
-    let settings = pool_of(&config).settings();
+    let settings = &pool_of(&config).settings;
     assert_eq!(settings.strategy, StrategyName::P2c);
     assert_eq!((settings.virtual_nodes, settings.fallbacks, settings.max_retries), (3, 5, 3));
-    let endpoint = &pool_of(&config).endpoints().unwrap()[0];
+    let endpoint = &pool_of(&config).endpoints.as_ref().unwrap()[0];
     assert_eq!((&*endpoint.id, endpoint.address.as_str()), ("gpu-0", "[fd00::7]:80"));
     assert!(endpoint.marked_unhealthy);
     assert_eq!(endpoint.holds(crate::hash::hash(b"llama")), Some(true));
-    assert_eq!(config.header_names.model, ["m".into()].into());
-    assert_eq!(config.header_names.request_type, [].into());
+    assert_eq!(config.request.model_headers, ["m".into()].into());
+    assert_eq!(config.request.type_headers, [].into());
     assert_eq!(&*config.destination_header, "d");
+}
+
+const EVERYTHING: &str = r#"{
+    "pools": [{
+        "cluster": "c", "strategy": "homes", "plan": "self", "memory_units": 4, "slots": 8, "load_cost": 25.5,
+        "updates": "pool", "panic_threshold_ratio": 0.25,
+        "models": [{"id": "bert", "strategy": "round_robin", "size_units": 2, "load_ms": 1500}],
+        "payload_classes": [{"name": "batch", "above_bytes": 1000, "weight": 16, "labels": ["tier=batch"]}],
+        "endpoints": [{
+            "address": "10.0.0.1:80", "serves": ["bert"], "draining": true, "weight": 2, "active_nodes": 7,
+            "labels": ["tier=batch", "zone="], "memory_units": 6}]
+    }],
+    "request": {
+        "aliases": {"chat": "llama"}, "default_model": "llama", "trusted": true, "urgency_header": "x-u",
+        "hash_header": "x-tenant", "session": {"header": "x-s", "cookie": {"name": "wr", "ttl_seconds": 60}, "address": true},
+        "body": {"max_bytes": 4096}
+    },
+    "explain": {"header": "x-why", "log_ratio": 0.01}
+}"#;
+
+#[test]
+fn every_field_reaches_its_place() {
+    let config = parse(EVERYTHING.as_bytes()).unwrap();
+    let pool = pool_of(&config);
+    let settings = &pool.settings;
+    assert_eq!((settings.strategy, settings.slots, settings.load_cost), (StrategyName::Homes, 8, 25.5));
+    assert_eq!((settings.updates, settings.panic_threshold), (UpdateScope::Pool, 0.25));
+    let bert = hash(b"bert");
+    assert_eq!(settings.strategy_of(bert), StrategyName::RoundRobin);
+    let PlanSource::SelfMade(planner) = &settings.plan else { panic!("{:?}", settings.plan) };
+    assert_eq!((planner.slots, planner.sizes.get(&bert)), (Some(8), Some(&2)));
+    assert_eq!(planner.loads.get(&bert), Some(&Duration::from_millis(1_500)));
+    let (_, class) = settings.payload.class_of(Some(1_001)).unwrap();
+    assert_eq!((&*class.name, class.weight, &*class.labels), ("batch", 16, &["tier=batch".into()][..]));
+    let endpoint = &pool.endpoints.as_ref().unwrap()[0];
+    assert!(endpoint.draining && endpoint.servable.allows(bert) && !endpoint.servable.allows(hash(b"llama")));
+    assert_eq!((endpoint.weight, endpoint.active_nodes, endpoint.memory_units), (2.0, Some(7), 6));
+    assert_eq!(&*endpoint.labels, ["tier=batch".into(), "zone=".into()]);
+
+    let request = &config.request;
+    assert_eq!(request.aliases.get(&b"chat"[..]).map(|model| &**model), Some(&b"llama"[..]));
+    assert_eq!(request.default_model.as_deref(), Some(&b"llama"[..]));
+    assert!(request.trusted && request.needs_client_address());
+    let session = request.session.as_ref().unwrap();
+    assert_eq!((session.header.as_deref(), session.cookie.as_deref()), (Some("x-s"), Some("wr")));
+    assert_eq!(request.urgency_header.as_deref(), Some("x-u"));
+    assert_eq!((request.debug_header.as_deref(), request.hash_header.as_deref()), (Some("x-why"), Some("x-tenant")));
+    assert_eq!(request.body, Some(BodySettings { max_bytes: 4_096 }));
+    assert_eq!(config.session_cookie, Some(SessionCookie { name: "wr".into(), ttl_seconds: 60 }));
+    assert_eq!(config.explain.log_ratio, 0.01);
+}
+
+/// What costs something or trusts somebody is off until it is asked for.
+#[test]
+fn features_are_off_unless_asked_for() {
+    let config = parse(br#"{"pools":[{"cluster":"c"}]}"#).unwrap();
+    let request = &config.request;
+    assert!(!request.trusted && request.body.is_none() && request.session.is_none() && request.debug_header.is_none());
+    assert_eq!((config.session_cookie, config.explain.log_ratio), (None, 0.0));
+    assert!(matches!(pool_of(&parse(br#"{"pools":[{"cluster":"c"}]}"#).unwrap()).settings.plan, PlanSource::None));
+    let no_cookie = br#"{"request":{"session":{"cookie":{"name":"wr","ttl_seconds":0}}}}"#;
+    assert_eq!(parse(no_cookie).unwrap().session_cookie, None, "read, never set");
+}
+
+#[test]
+fn a_plan_makes_homes_the_default() {
+    let json = |plan: &str| {
+        format!(r#"{{"pools":[{{"cluster":"c","plan":{plan},"endpoints":[{{"address":"1.1.1.1:1","id":"a"}}]}}]}}"#)
+    };
+    let config = parse(json(r#"{"fixed":{"models":[{"id":"m","homes":["a"]}]}}"#).as_bytes()).unwrap();
+    let settings = &pool_of(&config).settings;
+    let PlanSource::Fixed(plan) = &settings.plan else { panic!("{:?}", settings.plan) };
+    assert_eq!((settings.strategy, plan.version), (StrategyName::Homes, 1));
+    assert_eq!(*plan.get(hash(b"m")).unwrap().homes, [hash(b"a")]);
+    assert_eq!(pool_of(&parse(json("\"self\"").as_bytes()).unwrap()).settings.strategy, StrategyName::Homes);
 }
 
 #[test]
 fn endpoints_left_out_are_not_known_and_an_empty_list_is() {
     let config = parse(br#"{"pools":[{"cluster":"c"}]}"#).unwrap();
-    assert_eq!(pool_of(&config).endpoints(), None);
+    assert_eq!(pool_of(&config).endpoints, None);
     let config = parse(br#"{"pools":[{"cluster":"c","endpoints":[]}]}"#).unwrap();
-    assert_eq!(pool_of(&config).endpoints(), Some(&[][..]));
+    assert_eq!(pool_of(&config).endpoints, Some(vec![]));
+    assert!(pool_of(&config).settings.needs_ring());
 }
 
 #[test]
@@ -126,6 +205,90 @@ fn each_mistake_is_named_by_its_path() {
             "white space",
         ),
         (r#"{"request":{"destination_header":""}}"#, "request.destination_header", "1 to 256"),
+        (r#"{"pools":[{"cluster":"c","strategy":"homes"}]}"#, "pools[0].strategy", "needs a plan"),
+        (
+            r#"{"pools":[{"cluster":"c","strategy":"p2c","plan":"self"}]}"#,
+            "pools[0].plan",
+            "no strategy here reads a plan",
+        ),
+        (r#"{"pools":[{"cluster":"c","plan":"hub"}]}"#, "pools[0].plan", "`self`"),
+        (
+            r#"{"pools":[{"cluster":"c","plan":{"fixed":{"models":[{"id":"m","homes":[]}]}}}]}"#,
+            "pools[0].plan.fixed.models[0].homes",
+            "at least one",
+        ),
+        (
+            r#"{"pools":[{"cluster":"c","plan":{"fixed":{"models":[{"id":"m","homes":["b"]}]}},"endpoints":[{"address":"1.1.1.1:1"}]}]}"#,
+            "pools[0].plan.fixed.models[0].homes[0]",
+            "id of no endpoint",
+        ),
+        (
+            r#"{"pools":[{"cluster":"c","plan":{"fixed":{"models":[{"id":"m","homes":["a","a"]}]}}}]}"#,
+            "pools[0].plan.fixed.models[0].homes[1]",
+            "twice",
+        ),
+        (
+            r#"{"pools":[{"cluster":"c","plan":{"fixed":{"models":[{"id":"m","homes":["a"]},{"id":"m","homes":["a"]}]}}}]}"#,
+            "pools[0].plan.fixed.models[1].id",
+            "twice",
+        ),
+        (r#"{"pools":[{"cluster":"c","memory_units":0}]}"#, "pools[0].memory_units", "1 to 100000"),
+        (r#"{"pools":[{"cluster":"c","slots":0}]}"#, "pools[0].slots", "1 to 4096"),
+        (r#"{"pools":[{"cluster":"c","load_cost":-1}]}"#, "pools[0].load_cost", "0 to 100000"),
+        (r#"{"pools":[{"cluster":"c","panic_threshold_ratio":1.5}]}"#, "pools[0].panic_threshold_ratio", "0 to 1"),
+        (r#"{"pools":[{"cluster":"c","updates":"all"}]}"#, "pools[0].updates", "`holders`"),
+        (r#"{"pools":[{"cluster":"c","models":[{"id":"m"},{"id":"m"}]}]}"#, "pools[0].models[1].id", "twice"),
+        (
+            r#"{"pools":[{"cluster":"c","models":[{"id":"m","size_units":0}]}]}"#,
+            "pools[0].models[0].size_units",
+            "1 to",
+        ),
+        (
+            r#"{"pools":[{"cluster":"c","models":[{"id":"m","load_ms":3600001}]}]}"#,
+            "pools[0].models[0].load_ms",
+            "0 to 3600000",
+        ),
+        (
+            r#"{"pools":[{"cluster":"c","payload_classes":[{"name":"a","above_bytes":1},{"name":"b","above_bytes":1}]}]}"#,
+            "pools[0].payload_classes[1].above_bytes",
+            "twice",
+        ),
+        (
+            r#"{"pools":[{"cluster":"c","payload_classes":[{"name":"a","above_bytes":1,"weight":0}]}]}"#,
+            "pools[0].payload_classes[0].weight",
+            "1 to 1000",
+        ),
+        (
+            r#"{"pools":[{"cluster":"c","payload_classes":[{"name":"a","above_bytes":1,"labels":["h100"]}]}]}"#,
+            "pools[0].payload_classes[0].labels[0]",
+            "no label such as",
+        ),
+        (
+            r#"{"pools":[{"cluster":"c","endpoints":[{"address":"1.1.1.1:1","weight":11}]}]}"#,
+            "pools[0].endpoints[0].weight",
+            "0 to 10",
+        ),
+        (
+            r#"{"pools":[{"cluster":"c","endpoints":[{"address":"1.1.1.1:1","serves":["m "]}]}]}"#,
+            "pools[0].endpoints[0].serves[0]",
+            "white space",
+        ),
+        (r#"{"request":{"aliases":{"a":"a"}}}"#, "request.aliases.a", "alias of itself"),
+        (r#"{"request":{"aliases":{"":"a"}}}"#, "request.aliases.", "1 to 256"),
+        (r#"{"request":{"default_model":""}}"#, "request.default_model", "1 to 256"),
+        (r#"{"request":{"hash_header":"x-model-id"}}"#, "request.hash_header", "named twice"),
+        (r#"{"request":{"hash_header":"cookie"}}"#, "request.hash_header", "meaning of its own"),
+        (r#"{"request":{"session":{"header":"X-S"}}}"#, "request.session.header", "lower case"),
+        (r#"{"request":{"session":{"cookie":{"name":"a b"}}}}"#, "request.session.cookie.name", "no cookie name"),
+        (
+            r#"{"request":{"session":{"cookie":{"name":"a","ttl_seconds":31536001}}}}"#,
+            "request.session.cookie.ttl_seconds",
+            "0 to 31536000",
+        ),
+        (r#"{"request":{"body":{"max_bytes":63}}}"#, "request.body.max_bytes", "64 to 65536"),
+        (r#"{"request":{"body":{"max_bytes":65537}}}"#, "request.body.max_bytes", "64 to 65536"),
+        (r#"{"explain":{"log_ratio":2}}"#, "explain.log_ratio", "0 to 1"),
+        (r#"{"explain":{"header":"x-request-type"}}"#, "explain.header", "named twice"),
         (r#"{"pools":[]} x"#, ".", "trailing"),
         (r#"{"pools":"#, "pools", "EOF"),
         ("[]", ".", "must be a JSON object"),

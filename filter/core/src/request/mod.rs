@@ -1,23 +1,35 @@
-//! What a request asks for, read from its headers in one pass.
+//! What a request asks for, read from its headers in one pass, and from its body where nothing else names the model.
+//!
+//! | fact | told by |
+//! |---|---|
+//! | model | the configured headers in their order, else the path, else the body, else the default model |
+//! | type | the configured headers in their order, else the path, else inference |
+//! | session | the configured header, else the cookie, else the client's address |
+//! | key | the header that the strategy `hash` is configured with |
+//! | urgency, debug | their headers, from trusted callers only |
+//! | payload | `content-length` |
+//!
+//! Of several headers with one name the first counts, except for cookies, of which all are read. An alias stands for
+//! another model whatever named it, by one step. LoRA adapters are models of their own: nothing is cut off a name.
 
+mod body;
 mod path;
+mod session;
+mod settings;
+
+pub use body::{BodyHint, BodyScanner, BodySettings, Scan};
+pub use session::{SessionKey, SessionSettings};
+pub use settings::RequestSettings;
 
 use crate::hash::hash;
+use path::PathFacts;
+use session::SessionFacts;
 use std::borrow::Cow;
-
-/// Names of the headers that carry a request's facts; lower case, as HTTP/2 and Envoy have them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeaderNames {
-    /// The model id: the first of these that is there and not empty.
-    pub model: Box<[Box<str>]>,
-    /// The request type: the first of these that is there and not empty.
-    pub request_type: Box<[Box<str>]>,
-}
 
 /// A model id and its place on the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model<'a> {
-    /// As the client wrote it; not necessarily UTF-8.
+    /// As the client wrote it, or what its name is an alias of; not necessarily UTF-8.
     pub id: Cow<'a, [u8]>,
     /// xxh64 of the id.
     pub hash: u64,
@@ -41,55 +53,195 @@ pub enum RequestType {
     Unknown,
 }
 
+/// How much a request matters in overload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// Like any other.
+    #[default]
+    Normal,
+    /// More than others.
+    High,
+    /// More than all others.
+    Critical,
+}
+
+/// What named the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ModelSource {
+    /// One of the configured headers.
+    Header,
+    /// The path.
+    Path,
+    /// The body.
+    Body,
+    /// The configuration, since the request does not.
+    Default,
+    /// Nothing.
+    #[default]
+    None,
+}
+
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// The model, when the request names one.
+    /// The model, when one is named.
     pub model: Option<Model<'a>>,
+    /// What named it.
+    pub model_source: ModelSource,
     /// The kind of work.
     pub request_type: RequestType,
+    /// How much it matters.
+    pub urgency: Urgency,
+    /// Bytes of its body, when it says so.
+    pub payload_bytes: Option<u64>,
+    /// The session that it belongs to.
+    pub session: Option<SessionKey>,
+    /// Hash of the header that the strategy `hash` goes by.
+    pub key: Option<u64>,
     /// Whether the client speaks gRPC, so that refusals and outcomes are read the gRPC way.
     pub grpc: bool,
+    /// A trusted caller wants to know why it goes where it goes.
+    pub debug: bool,
+    /// Where the body could name the model.
+    pub body_hint: BodyHint,
+    /// Its path is one of those on which models are run, so that "not found" means the model.
+    pub on_inference_path: bool,
 }
 
 impl<'a> Request<'a> {
-    /// Reads a request's headers, `(name, value)` as bytes. Of several headers with one name the first counts.
-    ///
-    /// Model: the configured headers in their order, else the path. Type: the configured headers in their order, else
-    /// the path, else inference.
-    pub fn from_headers(names: &HeaderNames, headers: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Self {
-        let mut model = FirstOf::default();
-        let mut request_type = FirstOf::default();
-        let mut path = None;
-        let mut grpc = false;
+    /// Reads a request's headers, `(name, value)` as bytes; see the module. `client` is the client's address, where
+    /// [`RequestSettings::needs_client_address`].
+    pub fn from_headers(
+        settings: &RequestSettings,
+        headers: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+        client: Option<&[u8]>,
+    ) -> Self {
+        let mut facts = Facts::default();
         for (name, value) in headers {
-            match name {
-                b":path" => path = path.or(Some(value)),
-                b"content-type" => grpc |= is_grpc(value),
-                _ => {
-                    model.offer(&names.model, name, value);
-                    request_type.offer(&names.request_type, name, value);
-                }
-            }
+            facts.read(settings, name, value);
         }
-        let path = path.map(path::parse).unwrap_or_default();
-        Self {
-            model: model.value.and_then(Model::new).or_else(|| path.model.and_then(Model::new)),
-            request_type: request_type.value.map_or(path.request_type, parse_type),
-            grpc,
+        let mut request = facts.request(settings, client);
+        if request.model.is_none() && request.request_type == RequestType::Inference && request.on_inference_path {
+            request.model = settings.default_model.as_deref().and_then(|id| Model::new(id.to_vec()));
+            request.model_source = if request.model.is_some() { ModelSource::Default } else { ModelSource::None };
+        }
+        request
+    }
+
+    /// Whether the request itself, and not the configuration, names a model.
+    #[must_use]
+    pub fn names_model(&self) -> bool {
+        !matches!(self.model_source, ModelSource::None | ModelSource::Default)
+    }
+
+    /// The body names the model.
+    pub fn name_by_body(&mut self, settings: &RequestSettings, model: &'a [u8]) {
+        if let Some(model) = settings.resolve(Cow::Borrowed(model)) {
+            (self.model, self.model_source) = (Some(model), ModelSource::Body);
         }
     }
 
     /// An inference request for `model`.
     #[must_use]
     pub fn for_model(model: &'a [u8]) -> Self {
-        Self { model: Model::new(model), request_type: RequestType::Inference, grpc: false }
+        Self {
+            model: Model::new(model),
+            model_source: if model.is_empty() { ModelSource::None } else { ModelSource::Header },
+            request_type: RequestType::Inference,
+            urgency: Urgency::Normal,
+            payload_bytes: None,
+            session: None,
+            key: None,
+            grpc: false,
+            debug: false,
+            body_hint: BodyHint::None,
+            on_inference_path: true,
+        }
     }
 
     /// An update request for `model`.
     #[must_use]
     pub fn update(model: &'a [u8]) -> Self {
         Self { request_type: RequestType::Update, ..Self::for_model(model) }
+    }
+}
+
+/// What the headers say, as they come by.
+#[derive(Default)]
+struct Facts<'a> {
+    model: FirstOf<'a>,
+    request_type: FirstOf<'a>,
+    path: Option<&'a [u8]>,
+    content_type: Option<&'a [u8]>,
+    content_length: Option<&'a [u8]>,
+    urgency: Option<&'a [u8]>,
+    debug: Option<&'a [u8]>,
+    key: Option<&'a [u8]>,
+    session: SessionFacts<'a>,
+}
+
+impl<'a> Facts<'a> {
+    fn read(&mut self, settings: &RequestSettings, name: &'a [u8], value: &'a [u8]) {
+        match name {
+            b":path" => self.path = self.path.or(Some(value)),
+            b"content-type" => self.content_type = self.content_type.or(Some(value)),
+            b"content-length" => self.content_length = self.content_length.or(Some(value)),
+            _ => {
+                self.model.offer(&settings.model_headers, name, value);
+                self.request_type.offer(&settings.type_headers, name, value);
+                self.read_optional(settings, name, value);
+            }
+        }
+    }
+
+    fn read_optional(&mut self, settings: &RequestSettings, name: &[u8], value: &'a [u8]) {
+        let is = |header: &Option<Box<str>>| header.as_ref().is_some_and(|header| header.as_bytes() == name);
+        let first = |fact: &mut Option<&'a [u8]>| *fact = fact.or(Some(value.trim_ascii()));
+        if is(&settings.hash_header) {
+            first(&mut self.key);
+        }
+        if settings.trusted && is(&settings.urgency_header) {
+            first(&mut self.urgency);
+        }
+        if settings.trusted && is(&settings.debug_header) {
+            first(&mut self.debug);
+        }
+        if let Some(session) = &settings.session {
+            self.session.read(session, name, value);
+        }
+    }
+
+    fn request(self, settings: &RequestSettings, client: Option<&[u8]>) -> Request<'a> {
+        let grpc = self.content_type.is_some_and(is_grpc);
+        let path = self.path.map_or_else(PathFacts::default, path::parse);
+        let (model, model_source) = model(settings, self.model.value, path.model);
+        Request {
+            model,
+            model_source,
+            request_type: self.request_type.value.map_or(path.request_type, parse_type),
+            urgency: self.urgency.map_or(Urgency::Normal, parse_urgency),
+            payload_bytes: self.content_length.and_then(parse_length),
+            session: settings.session.as_ref().and_then(|session| self.session.key(session, client)),
+            key: self.key.filter(|key| !key.is_empty()).map(hash),
+            grpc,
+            debug: self.debug.is_some_and(|value| value == b"1" || value.eq_ignore_ascii_case(b"true")),
+            body_hint: path.body_hint,
+            on_inference_path: path.inference,
+        }
+    }
+}
+
+fn model<'a>(
+    settings: &RequestSettings,
+    header: Option<&'a [u8]>,
+    path: Option<Cow<'a, [u8]>>,
+) -> (Option<Model<'a>>, ModelSource) {
+    if let Some(model) = header.and_then(|id| settings.resolve(Cow::Borrowed(id))) {
+        return (Some(model), ModelSource::Header);
+    }
+    match path.and_then(|id| settings.resolve(id)) {
+        Some(model) => (Some(model), ModelSource::Path),
+        None => (None, ModelSource::None),
     }
 }
 
@@ -121,6 +273,24 @@ fn parse_type(value: &[u8]) -> RequestType {
     }
 }
 
+/// Anything else is normal: a word that we do not know must not overtake others.
+fn parse_urgency(value: &[u8]) -> Urgency {
+    if value.eq_ignore_ascii_case(b"critical") {
+        Urgency::Critical
+    } else if value.eq_ignore_ascii_case(b"high") {
+        Urgency::High
+    } else {
+        Urgency::Normal
+    }
+}
+
+/// Digits alone; what is no number, or none that fits, says nothing.
+fn parse_length(value: &[u8]) -> Option<u64> {
+    let digits = value.trim_ascii();
+    let all_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(digits).ok().filter(|_| all_digits)?.parse().ok()
+}
+
 /// `application/grpc` or `application/grpc+…`, by the letter: what Envoy takes for gRPC, since it is Envoy that turns a
 /// refusal into a gRPC answer. Not `application/grpc-web`, which has answers of its own.
 fn is_grpc(content_type: &[u8]) -> bool {
@@ -133,15 +303,20 @@ mod tests {
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
-    fn names() -> HeaderNames {
-        HeaderNames {
-            model: ["x-model-id".into(), "model-id".into()].into(),
-            request_type: ["x-request-type".into(), "request-type".into()].into(),
+    fn names() -> RequestSettings {
+        RequestSettings {
+            model_headers: ["x-model-id".into(), "model-id".into()].into(),
+            type_headers: ["x-request-type".into(), "request-type".into()].into(),
+            ..RequestSettings::default()
         }
     }
 
+    fn read_with<'a>(settings: &RequestSettings, headers: &[(&'a str, &'a str)]) -> Request<'a> {
+        Request::from_headers(settings, headers.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())), None)
+    }
+
     fn read<'a>(headers: &[(&'a str, &'a str)]) -> Request<'a> {
-        Request::from_headers(&names(), headers.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())))
+        read_with(&names(), headers)
     }
 
     fn model(request: &Request<'_>) -> Option<String> {
@@ -177,7 +352,7 @@ mod tests {
     fn a_model_id_may_be_any_bytes() {
         let id = [0x31, 0x20, 0xC0, 0xA7, 0xFF];
         let headers = [(&b"\xc0\xff"[..], &b"\xff"[..]), (b"x-model-id", &id)];
-        let request = Request::from_headers(&names(), headers);
+        let request = Request::from_headers(&names(), headers, None);
         assert_eq!(request.model.unwrap().id.as_ref(), id);
     }
 
@@ -211,5 +386,97 @@ mod tests {
         ] {
             assert_eq!(read(&[("content-type", content_type)]).grpc, expected, "{content_type}");
         }
+    }
+
+    #[test]
+    fn an_alias_stands_for_its_model_whatever_named_it() {
+        let settings = RequestSettings {
+            aliases: [(b"chat"[..].into(), b"llama-70b"[..].into()), (b"llama-70b"[..].into(), b"other"[..].into())]
+                .into(),
+            ..names()
+        };
+        let read = |headers| read_with(&settings, headers);
+        assert_eq!(model(&read(&[("x-model-id", "chat")])).as_deref(), Some("llama-70b"), "one step only");
+        assert_eq!(model(&read(&[(":path", "/v2/models/chat/infer")])).as_deref(), Some("llama-70b"));
+        let mut request = read(&[(":path", "/v1/completions")]);
+        request.name_by_body(&settings, b"chat");
+        assert_eq!((model(&request).as_deref(), request.model_source), (Some("llama-70b"), ModelSource::Body));
+        assert_eq!(request.model.unwrap().hash, hash(b"llama-70b"));
+        assert_eq!(model(&read(&[("x-model-id", "Chat")])).as_deref(), Some("Chat"), "names are exact");
+    }
+
+    /// An adapter is asked for by its own name; whoever wants it beside its base gives it that alias.
+    #[test]
+    fn an_adapter_is_a_model_of_its_own() {
+        let of = |id| read(&[("x-model-id", id)]).model.unwrap().hash;
+        assert_ne!(of("llama:sql-adapter"), of("llama"));
+        assert_ne!(of("llama:sql-adapter"), of("llama:chat-adapter"));
+    }
+
+    #[test]
+    fn the_default_model_is_for_inference_that_names_none() {
+        let settings = RequestSettings { default_model: Some(b"llama"[..].into()), ..names() };
+        for (headers, expected, source) in [
+            (&[(":path", "/v1/chat/completions")][..], Some("llama"), ModelSource::Default),
+            (&[(":path", "/v1/chat/completions"), ("x-model-id", "bert")], Some("bert"), ModelSource::Header),
+            (&[(":path", "/v2/models/gpt/infer")], Some("gpt"), ModelSource::Path),
+            (&[(":path", "/v1/models")], None, ModelSource::None),
+            (&[(":path", "/health")], None, ModelSource::None),
+            (&[(":path", "/v1/completions"), ("x-request-type", "update")], None, ModelSource::None),
+        ] {
+            let request = read_with(&settings, headers);
+            assert_eq!((model(&request).as_deref(), request.model_source), (expected, source), "{headers:?}");
+            assert_eq!(request.names_model(), matches!(source, ModelSource::Header | ModelSource::Path));
+        }
+    }
+
+    #[test]
+    fn only_trusted_callers_say_how_much_they_matter() {
+        let headers = [("x-urgency", "critical"), ("x-debug", "1")];
+        let settings = |trusted| RequestSettings {
+            trusted,
+            urgency_header: Some("x-urgency".into()),
+            debug_header: Some("x-debug".into()),
+            ..names()
+        };
+        let request = read_with(&settings(true), &headers);
+        assert_eq!((request.urgency, request.debug), (Urgency::Critical, true));
+        let request = read_with(&settings(false), &headers);
+        assert_eq!((request.urgency, request.debug), (Urgency::Normal, false));
+        for (value, expected) in
+            [("HIGH", Urgency::High), ("normal", Urgency::Normal), ("utmost", Urgency::Normal), ("", Urgency::Normal)]
+        {
+            assert_eq!(read_with(&settings(true), &[("x-urgency", value)]).urgency, expected, "{value:?}");
+        }
+        for (value, expected) in [("true", true), ("TRUE", true), ("0", false), ("yes", false), ("", false)] {
+            assert_eq!(read_with(&settings(true), &[("x-debug", value)]).debug, expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn the_size_is_what_content_length_says() {
+        for (value, expected) in [
+            ("0", Some(0)),
+            (" 1024 ", Some(1024)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("-1", None),
+            ("+1", None),
+            ("1e3", None),
+            ("", None),
+        ] {
+            assert_eq!(read(&[("content-length", value)]).payload_bytes, expected, "{value:?}");
+        }
+        assert_eq!(read(&[]).payload_bytes, None);
+    }
+
+    #[test]
+    fn the_key_is_the_configured_headers_first_value() {
+        let settings = RequestSettings { hash_header: Some("x-tenant".into()), ..names() };
+        let key = |headers| read_with(&settings, headers).key;
+        assert_eq!(key(&[("x-tenant", " a "), ("x-tenant", "b")]), Some(hash(b"a")));
+        assert_eq!(key(&[("x-tenant", "")]), None);
+        assert_eq!(key(&[("tenant", "a")]), None);
+        assert_eq!(read(&[("x-tenant", "a")]).key, None, "not configured");
     }
 }

@@ -1,14 +1,20 @@
 //! Models and request types that a path tells.
 //!
-//! | path | model | type |
-//! |---|---|---|
-//! | `/v2/models/{m}[/versions/{v}]/{infer, infer_stream, generate, generate_stream}` | m | inference |
-//! | `/v2/repository/models/{m}/{load, unload}` | m | update |
-//! | `/inference.GRPCInferenceService/{RepositoryModelLoad, RepositoryModelUnload}` | | update |
+//! | path | model | type | body |
+//! |---|---|---|---|
+//! | `/v2/models/{m}[/versions/{v}]/{infer, infer_stream, generate, generate_stream}` | m | inference | |
+//! | `/v2/repository/models/{m}/{load, unload}` | m | update | |
+//! | `/v1/models/{m}[/versions/{v} or /labels/{l}]:{predict, classify, regress, explain}` | m | inference | |
+//! | `…/v1/{chat/completions, completions, embeddings, responses, rerank, score, …}` | | inference | JSON |
+//! | `…/openai/deployments/{m}/{chat/completions, …}` | m | inference | JSON |
+//! | `/v1/{load_lora_adapter, unload_lora_adapter}` | | update | |
+//! | `/inference.GRPCInferenceService/{ModelInfer, ModelStreamInfer}` | | inference | ModelInferRequest |
+//! | `/inference.GRPCInferenceService/{RepositoryModelLoad, RepositoryModelUnload}` | | update | |
 //!
-//! Any other path names no model and is inference. Sources: the KServe v2 protocol and Triton's repository extension.
+//! Any other path names no model and is inference as far as the path says. Sources: the KServe v1 and v2 protocols, Triton's
+//! repository extension, TensorFlow Serving's REST API, OpenAI's API as vLLM and SGLang serve it.
 
-use super::RequestType;
+use super::{BodyHint, RequestType};
 use std::borrow::Cow;
 
 /// What a path tells.
@@ -16,11 +22,25 @@ use std::borrow::Cow;
 pub(super) struct PathFacts<'a> {
     pub(super) model: Option<Cow<'a, [u8]>>,
     pub(super) request_type: RequestType,
+    /// Where the body could name the model.
+    pub(super) body_hint: BodyHint,
+    /// It is a path on which models are run.
+    pub(super) inference: bool,
 }
 
 impl Default for PathFacts<'_> {
     fn default() -> Self {
-        Self { model: None, request_type: RequestType::Inference }
+        Self { model: None, request_type: RequestType::Inference, body_hint: BodyHint::None, inference: false }
+    }
+}
+
+impl<'a> PathFacts<'a> {
+    fn runs(model: Option<&'a [u8]>, body_hint: BodyHint) -> Self {
+        Self { model: model.map(decode), request_type: RequestType::Inference, body_hint, inference: true }
+    }
+
+    fn updates(model: Option<&'a [u8]>) -> Self {
+        Self { model: model.map(decode), request_type: RequestType::Update, ..Self::default() }
     }
 }
 
@@ -34,12 +54,15 @@ pub(super) fn parse(path: &[u8]) -> PathFacts<'_> {
     if let Some(rest) = path.strip_prefix(b"/v2/repository/models/") {
         return repository(rest);
     }
+    if let Some(rest) = path.strip_prefix(b"/v1/models/") {
+        return serving(rest);
+    }
+    if let Some(method) = path.strip_prefix(b"/inference.GRPCInferenceService/") {
+        return grpc(method);
+    }
     match path {
-        b"/inference.GRPCInferenceService/RepositoryModelLoad"
-        | b"/inference.GRPCInferenceService/RepositoryModelUnload" => {
-            PathFacts { model: None, request_type: RequestType::Update }
-        }
-        _ => PathFacts::default(),
+        b"/v1/load_lora_adapter" | b"/v1/unload_lora_adapter" => PathFacts::updates(None),
+        _ => openai(path),
     }
 }
 
@@ -53,7 +76,7 @@ fn kserve(rest: &[u8]) -> PathFacts<'_> {
     }
     match (action, segments.next()) {
         (Some(b"infer" | b"infer_stream" | b"generate" | b"generate_stream"), None) => {
-            PathFacts { model: model.map(decode), request_type: RequestType::Inference }
+            PathFacts::runs(model, BodyHint::None)
         }
         _ => PathFacts::default(),
     }
@@ -62,11 +85,64 @@ fn kserve(rest: &[u8]) -> PathFacts<'_> {
 fn repository(rest: &[u8]) -> PathFacts<'_> {
     let mut segments = rest.split(|byte| *byte == b'/');
     match (segments.next(), segments.next(), segments.next()) {
-        (Some(model), Some(b"load" | b"unload"), None) => {
-            PathFacts { model: Some(decode(model)), request_type: RequestType::Update }
-        }
+        (Some(model), Some(b"load" | b"unload"), None) => PathFacts::updates(Some(model)),
         _ => PathFacts::default(),
     }
+}
+
+/// A verb behind the last colon. Model names may hold colons themselves, but no slashes that are not encoded.
+fn serving(rest: &[u8]) -> PathFacts<'_> {
+    let Some(colon) = rest.iter().rposition(|byte| *byte == b':') else { return PathFacts::default() };
+    let (Some(name), Some(verb)) = (rest.get(..colon), rest.get(colon.saturating_add(1)..)) else {
+        return PathFacts::default();
+    };
+    let mut segments = name.split(|byte| *byte == b'/');
+    let model = segments.next();
+    let place = (segments.next(), segments.next(), segments.next());
+    match (verb, place) {
+        (
+            b"predict" | b"classify" | b"regress" | b"explain",
+            (None, None, None) | (Some(b"versions" | b"labels"), Some(_), None),
+        ) => PathFacts::runs(model, BodyHint::None),
+        _ => PathFacts::default(),
+    }
+}
+
+fn grpc(method: &[u8]) -> PathFacts<'_> {
+    match method {
+        b"ModelInfer" | b"ModelStreamInfer" => PathFacts::runs(None, BodyHint::GrpcModelInfer),
+        b"RepositoryModelLoad" | b"RepositoryModelUnload" => PathFacts::updates(None),
+        _ => PathFacts::default(),
+    }
+}
+
+/// What OpenAI's API calls below `/v1/`, or below a deployment.
+const OPENAI: [&[u8]; 14] = [
+    b"chat/completions",
+    b"completions",
+    b"embeddings",
+    b"responses",
+    b"messages",
+    b"rerank",
+    b"score",
+    b"classify",
+    b"pooling",
+    b"audio/transcriptions",
+    b"audio/translations",
+    b"audio/speech",
+    b"images/generations",
+    b"images/edits",
+];
+
+fn openai(path: &[u8]) -> PathFacts<'_> {
+    if let Some(rest) = path.strip_prefix(b"/openai/deployments/") {
+        let slash = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+        let (model, call) = rest.split_at_checked(slash).unwrap_or_default();
+        let known = call.strip_prefix(b"/").is_some_and(|call| OPENAI.contains(&call));
+        return if known { PathFacts::runs(Some(model), BodyHint::Json) } else { PathFacts::default() };
+    }
+    let call = |call: &&[u8]| path.strip_suffix(*call).is_some_and(|prefix| prefix.ends_with(b"/v1/"));
+    if OPENAI.iter().any(call) { PathFacts::runs(None, BodyHint::Json) } else { PathFacts::default() }
 }
 
 /// A model id such as `org/model` comes percent-encoded in a path; the header and the path must name the same model.
@@ -80,14 +156,13 @@ mod tests {
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
-    fn facts(path: &str) -> (Option<String>, RequestType) {
-        let facts = parse(path.as_bytes());
-        (facts.model.map(|m| String::from_utf8_lossy(&m).into_owned()), facts.request_type)
+    fn model(path: &str) -> Option<String> {
+        parse(path.as_bytes()).model.map(|model| String::from_utf8_lossy(&model).into_owned())
     }
 
     #[test]
     fn inference_paths_name_their_model() {
-        for (path, model) in [
+        for (path, expected) in [
             ("/v2/models/llama/infer", "llama"),
             ("/v2/models/llama/versions/3/infer", "llama"),
             ("/v2/models/llama/infer?trace=1", "llama"),
@@ -96,19 +171,51 @@ mod tests {
             ("/v2/models/org%2Fllama%203/infer", "org/llama 3"),
             ("/v2/models/100%/infer", "100%"),
             ("/v2/models/versions/infer", "versions"),
+            ("/v1/models/llama:predict", "llama"),
+            ("/v1/models/llama:classify", "llama"),
+            ("/v1/models/llama:regress?x=1", "llama"),
+            ("/v1/models/llama/versions/3:predict", "llama"),
+            ("/v1/models/llama/labels/stable:predict", "llama"),
+            ("/v1/models/base:adapter:predict", "base:adapter"),
+            ("/v1/models/org%2Fllama:predict", "org/llama"),
+            ("/openai/deployments/gpt-4o/chat/completions?api-version=1", "gpt-4o"),
         ] {
-            assert_eq!(facts(path), (Some(model.to_owned()), RequestType::Inference), "{path}");
+            let facts = parse(path.as_bytes());
+            assert_eq!(model(path).as_deref(), Some(expected), "{path}");
+            assert!(facts.request_type == RequestType::Inference && facts.inference, "{path}");
         }
     }
 
     #[test]
-    fn repository_paths_are_updates() {
-        for action in ["load", "unload"] {
-            let path = format!("/v2/repository/models/llama/{action}");
-            assert_eq!(facts(&path), (Some("llama".to_owned()), RequestType::Update));
-            let verb = if action == "load" { "Load" } else { "Unload" };
-            let path = format!("/inference.GRPCInferenceService/RepositoryModel{verb}");
-            assert_eq!(facts(&path), (None, RequestType::Update));
+    fn some_inference_paths_leave_the_model_to_the_body() {
+        for (path, hint) in [
+            ("/v1/chat/completions", BodyHint::Json),
+            ("/v1/completions", BodyHint::Json),
+            ("/v1/embeddings", BodyHint::Json),
+            ("/v1/audio/transcriptions", BodyHint::Json),
+            ("/openai/v1/chat/completions", BodyHint::Json),
+            ("/team-a/v1/rerank", BodyHint::Json),
+            ("/inference.GRPCInferenceService/ModelInfer", BodyHint::GrpcModelInfer),
+            ("/inference.GRPCInferenceService/ModelStreamInfer", BodyHint::GrpcModelInfer),
+        ] {
+            let facts = parse(path.as_bytes());
+            assert_eq!((facts.body_hint, facts.inference, facts.model), (hint, true, None), "{path}");
+        }
+    }
+
+    #[test]
+    fn paths_that_change_what_is_loaded_are_updates() {
+        for (path, named) in [
+            ("/v2/repository/models/llama/load", Some("llama")),
+            ("/v2/repository/models/llama/unload", Some("llama")),
+            ("/inference.GRPCInferenceService/RepositoryModelLoad", None),
+            ("/inference.GRPCInferenceService/RepositoryModelUnload", None),
+            ("/v1/load_lora_adapter", None),
+            ("/v1/unload_lora_adapter", None),
+        ] {
+            let facts = parse(path.as_bytes());
+            assert_eq!((facts.request_type, facts.inference), (RequestType::Update, false), "{path}");
+            assert_eq!(model(path).as_deref(), named, "{path}");
         }
     }
 
@@ -118,7 +225,6 @@ mod tests {
             "",
             "/",
             "*",
-            "/v1/chat/completions",
             "/v2",
             "/v2/models",
             "/v2/models/",
@@ -131,22 +237,37 @@ mod tests {
             "/v2/repository/index",
             "/v2/repository/models/llama",
             "/v2/repository/models/llama/load/x",
-            "/inference.GRPCInferenceService/ModelInfer",
+            "/inference.GRPCInferenceService/ServerLive",
+            "/inference.GRPCInferenceService/ModelInfer/x",
             "v2/models/llama/infer",
             "?/v2/models/llama/infer",
+            "/v1/models",
+            "/v1/models/llama",
+            "/v1/models/llama/metadata",
+            "/v1/models/llama:delete",
+            "/v1/models/llama/versions:predict",
+            "/v1/models/llama/versions/1/x:predict",
+            "/v1/chat",
+            "/v1/chat/completions/x",
+            "/chat/completions",
+            "/xv1/chat/completions",
+            "/openai/deployments/gpt-4o",
+            "/openai/deployments/gpt-4o/files",
+            "/health",
+            "/metrics",
         ] {
-            assert_eq!(facts(path), (None, RequestType::Inference), "{path:?}");
+            assert_eq!(parse(path.as_bytes()), PathFacts::default(), "{path:?}");
         }
     }
 
     /// An empty model name reaches the request as no model at all.
     #[test]
     fn an_empty_segment_is_an_empty_name() {
-        assert_eq!(facts("/v2/models//infer"), (Some(String::new()), RequestType::Inference));
-        let request = super::super::Request::from_headers(
-            &super::super::HeaderNames { model: [].into(), request_type: [].into() },
-            [(&b":path"[..], &b"/v2/models//infer"[..])],
-        );
-        assert_eq!(request.model, None);
+        for path in [&b"/v2/models//infer"[..], b"/v1/models/:predict", b"/openai/deployments//completions"] {
+            assert_eq!(parse(path).model.as_deref(), Some(&b""[..]));
+            let settings = super::super::RequestSettings::default();
+            let request = super::super::Request::from_headers(&settings, [(&b":path"[..], path)], None);
+            assert_eq!(request.model, None);
+        }
     }
 }

@@ -10,68 +10,45 @@
 //! fallbacks come from the holders first, then from the rest: a dead holder must not leave a request without one.
 
 use super::{PickList, Strategy, StrategyName, View};
-use crate::endpoint::{Endpoint, EndpointIndex, Resident};
+use crate::endpoint::EndpointIndex;
 use crate::refusal::Refusal;
 use crate::request::Request;
 use rand::{Rng, RngExt};
-use std::collections::BTreeMap;
 
 /// Below this a score does not raise the cost further.
 const SCORE_FLOOR: f64 = 0.01;
 
-/// Random draws before the pool is searched in order. With half of a pool refused, 16 draws miss once in 65,536 picks.
+/// Random draws before the candidates are searched in order. With half of them refused, 16 draws miss once in 65,536
+/// picks.
 const DRAWS: usize = 16;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct PowerOfTwoChoices {
-    /// Endpoints that hold a model, by the hash of its id.
-    holders: BTreeMap<u64, Box<[EndpointIndex]>>,
-    pool: Box<[EndpointIndex]>,
-}
-
-impl PowerOfTwoChoices {
-    /// The endpoints known to hold the request's model.
-    fn holders(&self, request: &Request<'_>) -> &[EndpointIndex] {
-        request.model.as_ref().and_then(|model| self.holders.get(&model.hash)).map_or(&[], |holders| holders)
-    }
-}
+pub struct PowerOfTwoChoices;
 
 impl Strategy for PowerOfTwoChoices {
     fn name(&self) -> StrategyName {
         StrategyName::P2c
     }
 
-    fn update(&mut self, endpoints: &[Endpoint]) {
-        let indexed = || (0..).map(EndpointIndex).zip(endpoints);
-        let mut holders: BTreeMap<u64, Vec<EndpointIndex>> = BTreeMap::new();
-        for (index, endpoint) in indexed() {
-            for model in endpoint.resident.iter().flat_map(Resident::hashes) {
-                holders.entry(model).or_default().push(index);
-            }
-        }
-        self.holders = holders.into_iter().map(|(model, list)| (model, list.into_boxed_slice())).collect();
-        self.pool = indexed().map(|(index, _)| index).collect();
-    }
-
-    fn pick(&self, request: &Request<'_>, view: &View<'_>, rng: &mut dyn Rng) -> Result<PickList, Refusal> {
-        // Nobody may serve: known without looking at each.
+    fn pick(&self, _request: &Request<'_>, view: &View<'_>, rng: &mut dyn Rng) -> Result<PickList, Refusal> {
+        // Nobody comes into question: known without looking at each.
         if view.limit() == 0 {
             return Err(Refusal::NoHealthyEndpoint);
         }
         let mut picks = PickList::new();
-        let holders = self.holders(request);
-        let Some(first) = draw(holders, view, &picks, rng).or_else(|| draw(&self.pool, view, &picks, rng)) else {
+        let (pool, holders) = (view.candidates(), view.holders);
+        let Some(first) = draw(holders, view, &picks, rng).or_else(|| draw(pool, view, &picks, rng)) else {
             return Err(Refusal::NoHealthyEndpoint);
         };
-        let from = if holders.contains(&first) { holders } else { &self.pool };
+        let from = if holders.contains(&first) { holders } else { pool };
         let second = draw(from, view, &[first], rng);
         let (better, other) = cheaper_first(first, second, view);
         picks.push(better);
         if view.limit() > 1 {
             picks.extend(other);
         }
-        for candidates in [from, &self.pool] {
+        for candidates in [from, pool] {
             while picks.len() < view.limit() {
                 let Some(endpoint) = draw(candidates, view, &picks, rng) else { break };
                 picks.push(endpoint);
@@ -113,51 +90,41 @@ fn cheaper_first(
     }
 }
 
-fn cost(endpoint: EndpointIndex, view: &View<'_>) -> f64 {
+/// (in-flight + 1) ÷ score; see the module.
+pub(super) fn cost(endpoint: EndpointIndex, view: &View<'_>) -> f64 {
     let score = view.endpoints.get(endpoint.position()).map_or(SCORE_FLOOR, |e| e.score.value().max(SCORE_FLOOR));
     (f64::from(view.load.in_flight(endpoint)) + 1.0) / score
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::view::tests::Scene;
     use super::*;
-    use crate::eligibility::count_eligible;
-    use crate::endpoint::Score;
     use crate::endpoint::tests::endpoints;
-    use crate::load::{PoolLoad, Registry};
-    use rand::SeedableRng;
-    use rand::rngs::Xoshiro256PlusPlus;
+    use crate::endpoint::{Endpoint, Resident, Score};
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
     struct Bench {
-        pool: Vec<Endpoint>,
-        p2c: PowerOfTwoChoices,
-        load: PoolLoad,
-        rng: Xoshiro256PlusPlus,
+        scene: Scene,
         wanted: usize,
     }
 
     impl Bench {
         fn new(pool: Vec<Endpoint>) -> Self {
-            let mut p2c = PowerOfTwoChoices::default();
-            p2c.update(&pool);
-            let load = Registry::default().bind(&pool);
-            Self { pool, p2c, load, rng: Xoshiro256PlusPlus::seed_from_u64(7), wanted: 3 }
+            Self { scene: Scene::new(pool), wanted: 3 }
         }
 
-        fn pick(&mut self, request: &Request<'_>) -> Result<PickList, Refusal> {
-            let eligible = count_eligible(&self.pool);
-            let view = View { endpoints: &self.pool, load: &self.load, eligible, wanted: self.wanted };
-            self.p2c.pick(request, &view, &mut self.rng)
+        fn pick(&self, request: &Request<'_>) -> Result<Vec<u32>, Refusal> {
+            self.scene.pick(&PowerOfTwoChoices, request, self.wanted)
         }
 
         /// How often each endpoint is the pick in `rounds` picks.
-        fn firsts(&mut self, request: &Request<'_>, rounds: usize) -> Vec<usize> {
-            let mut counts = vec![0; self.pool.len()];
+        fn firsts(&self, request: &Request<'_>, rounds: usize) -> Vec<usize> {
+            let mut counts = vec![0; self.scene.endpoints.len()];
             for _ in 0..rounds {
                 let first = self.pick(request).unwrap()[0];
-                counts[first.position()] += 1;
+                counts[first as usize] += 1;
             }
             counts
         }
@@ -177,10 +144,10 @@ mod tests {
         for wanted in [1, 3] {
             let mut bench = Bench::new(endpoints(4));
             bench.wanted = wanted;
-            let busy = [bench.load.start(EndpointIndex(2)), bench.load.start(EndpointIndex(2))];
+            let busy = [bench.scene.busy(2, 1), bench.scene.busy(2, 1)];
             let counts = bench.firsts(&Request::update(b"llama"), 1000);
             assert_eq!(counts[2], 0, "{counts:?}");
-            assert!(busy.iter().all(Option::is_some));
+            assert_eq!(busy.len(), 2);
         }
     }
 
@@ -196,8 +163,8 @@ mod tests {
     fn load_is_weighed_by_health() {
         let mut pool = endpoints(2);
         pool[0].score = Score::new(0.5).unwrap();
-        let mut bench = Bench::new(pool);
-        let busy: Vec<_> = [0, 1, 1].into_iter().map(|n| bench.load.start(EndpointIndex(n))).collect();
+        let bench = Bench::new(pool);
+        let busy: Vec<_> = [0, 1, 1].into_iter().map(|n| bench.scene.busy(n, 1)).collect();
         assert_eq!(bench.firsts(&Request::update(b"llama"), 100), [0, 100]);
         assert_eq!(busy.len(), 3);
     }
@@ -208,7 +175,7 @@ mod tests {
         for n in [1, 3] {
             pool[n].resident = Some(Resident::from_ids(["llama"]));
         }
-        let mut bench = Bench::new(pool);
+        let bench = Bench::new(pool);
         let counts = bench.firsts(&Request::update(b"llama"), 200);
         assert_eq!(counts[1] + counts[3], 200, "{counts:?}");
         let counts = bench.firsts(&Request::update(b"other"), 500);
@@ -231,10 +198,10 @@ mod tests {
         for n in [1, 3] {
             pool[n].resident = Some(Resident::from_ids(["llama"]));
         }
-        let mut bench = Bench::new(pool);
+        let bench = Bench::new(pool);
         for _ in 0..50 {
             let picks = bench.pick(&Request::update(b"llama")).unwrap();
-            let mut holders = [picks[0].0, picks[1].0];
+            let mut holders = [picks[0], picks[1]];
             holders.sort_unstable();
             assert_eq!((holders, picks.len()), ([1, 3], 3), "{picks:?}");
         }
@@ -247,9 +214,9 @@ mod tests {
             endpoint.marked_unhealthy = true;
         }
         pool[321].marked_unhealthy = false;
-        let mut bench = Bench::new(pool);
+        let bench = Bench::new(pool);
         for _ in 0..50 {
-            assert_eq!(bench.pick(&Request::update(b"llama")).unwrap().as_slice(), [EndpointIndex(321)]);
+            assert_eq!(bench.pick(&Request::update(b"llama")).unwrap(), [321]);
         }
     }
 
@@ -258,9 +225,9 @@ mod tests {
         let mut bench = Bench::new(endpoints(5));
         bench.wanted = 5;
         for _ in 0..100 {
-            let mut picks = bench.pick(&Request::update(b"llama")).unwrap().to_vec();
+            let mut picks = bench.pick(&Request::update(b"llama")).unwrap();
             picks.sort_unstable();
-            assert_eq!(picks, (0..5).map(EndpointIndex).collect::<Vec<_>>());
+            assert_eq!(picks, (0..5).collect::<Vec<_>>());
         }
         assert_eq!(Bench::new(Vec::new()).pick(&Request::update(b"llama")), Err(Refusal::NoHealthyEndpoint));
     }
