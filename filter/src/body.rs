@@ -103,7 +103,9 @@ fn release(plugin: &Rc<Plugin>, request: &Waiting) {
 fn text(delivery: Delivery) -> String {
     let why = match delivery {
         Delivery::Works => "the client is slow",
-        Delivery::Unknown(_) | Delivery::Off => "is allow_on_headers_stop_iteration: true set in the filter's configuration?",
+        Delivery::Unknown(_) | Delivery::Off => {
+            "is allow_on_headers_stop_iteration: true set in the filter's configuration?"
+        }
     };
     let what = if delivery == Delivery::Off { "; bodies are no longer read" } else { "" };
     format!("body_overdue: a body that should name the model did not come: {why}{what}")

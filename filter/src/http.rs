@@ -17,7 +17,7 @@ use warmroute_core::accounting::account;
 use warmroute_core::arming;
 use warmroute_core::eligibility::Health;
 use warmroute_core::live::{End, LivePool, Sent};
-use warmroute_core::outcome::{Ending, GrpcEnding, Outcome, asks_for_retry_after, classify};
+use warmroute_core::outcome::{Ending, GrpcEnding, asks_for_retry_after, classify};
 use warmroute_core::pairs::{self, Pairs};
 use warmroute_core::picker::{Answer, Pass, Pick, Reason};
 use warmroute_core::refusal::{REFUSAL_HEADER, Refusal};

@@ -16,9 +16,11 @@
     unsafe_code
 )]
 
+mod body;
 #[expect(unsafe_code, reason = "the calls to the host")]
 mod host;
 mod http;
+mod lease;
 mod root;
 mod stats;
 mod vm;

@@ -132,7 +132,7 @@ impl Resident {
     /// From model ids, in any order.
     pub fn from_ids<'a>(ids: impl IntoIterator<Item = &'a str>) -> Self {
         let mut hashes: Vec<u64> = ids.into_iter().map(|id| hash(id.as_bytes())).collect();
-        hashes.sort_unstable();
+        crate::small::sort(&mut hashes, &mut u64::cmp);
         Self(hashes.into_boxed_slice())
     }
 

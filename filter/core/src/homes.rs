@@ -6,6 +6,7 @@
 use crate::endpoint::EndpointIndex;
 use crate::plan::{Placement, Plan, PlanChange};
 use crate::roster::Roster;
+use crate::small;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,7 +41,7 @@ impl PoolPlan {
     #[must_use]
     pub fn resolve(plan: &Plan, roster: &Roster, before: &Self) -> Self {
         let models = plan.iter().map(|(model, placement)| (model, planned(placement, roster, before.get(model))));
-        Self { version: plan.version, models: models.collect() }
+        Self { version: plan.version, models: small::map(models) }
     }
 
     /// Takes only what changed.

@@ -57,6 +57,7 @@ pub mod request;
 pub mod ring;
 pub mod roster;
 pub mod settings;
+mod small;
 pub mod snapshot;
 pub mod stats;
 pub mod strategy;

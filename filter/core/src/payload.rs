@@ -26,7 +26,7 @@ impl PayloadClasses {
     /// From classes in any order.
     #[must_use]
     pub fn new(mut classes: Vec<PayloadClass>) -> Self {
-        classes.sort_by_key(|class| class.above_bytes);
+        crate::small::sort(&mut classes, &mut |a, b| a.above_bytes.cmp(&b.above_bytes));
         Self(classes.into_boxed_slice())
     }
 

@@ -6,6 +6,7 @@
 use crate::eligibility::{Health, Need, check_under, meets};
 use crate::endpoint::{Endpoint, EndpointIndex, Resident, Servable};
 use crate::payload::PayloadClasses;
+use crate::small;
 use std::collections::BTreeMap;
 
 type List = Box<[EndpointIndex]>;
@@ -50,7 +51,7 @@ impl Roster {
             holders: holders.finish(),
             fixed,
             on_demand,
-            keys: indexed(endpoints).map(|(index, endpoint)| (endpoint.key(), index)).collect(),
+            keys: small::map(indexed(endpoints).map(|(index, endpoint)| (endpoint.key(), index))),
         }
     }
 
@@ -101,7 +102,7 @@ impl Lists {
     }
 
     fn finish(self) -> BTreeMap<u64, List> {
-        self.0.into_iter().map(|(model, list)| (model, list.into_boxed_slice())).collect()
+        small::map(self.0.into_iter().map(|(model, list)| (model, list.into_boxed_slice())))
     }
 }
 
@@ -122,7 +123,7 @@ fn fixed<'a>(able: impl Iterator<Item = (EndpointIndex, &'a Endpoint)>) -> (BTre
     }
     for list in lists.0.values_mut() {
         list.extend(&on_demand);
-        list.sort_unstable();
+        small::sort(list, &mut EndpointIndex::cmp);
     }
     (lists.finish(), Some(on_demand.into_boxed_slice()))
 }

@@ -277,7 +277,8 @@ mod tests {
             let sent = live.start(&request, &pick, now).unwrap();
             now += Duration::from_millis(50);
             let service_time = Duration::from_millis(40);
-            let end = End { endpoint: pick.endpoints[0], outcome: Outcome::Success, service_time, model_unknown: false };
+            let end =
+                End { endpoint: pick.endpoints[0], outcome: Outcome::Success, service_time, model_unknown: false };
             live.ended(&sent, &end, now);
             live.tick(now);
         }

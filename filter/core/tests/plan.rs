@@ -337,9 +337,11 @@ fn a_hot_model_is_spread() {
     assert_eq!((outcome.share_target, outcome.lanes, outcome.tail), (0.3, 0, 0));
     assert_eq!(fresh.current().get(hot).unwrap().homes.len(), 11);
     assert!(fresh.current().iter().all(|(model, placement)| model == hot || placement.homes.len() == 1));
-    // Before, each had 0.4, and two homes at θ = 0.25: the second one is given up where nobody needs it.
+    // Before, each had 0.4 on two homes. 0.2526 on one would be above 0.7 · 0.3, so the others want to keep both; that
+    // makes 11 + 38 of 48 units, and one of them gives way.
     world.plan(&mut planner);
     assert_eq!(planner.current().get(hot).unwrap().homes.len(), 11);
+    assert_eq!(planner.current().iter().map(|(_, placement)| placement.homes.len()).sum::<usize>(), 48);
 }
 
 /// The demo: 8 endpoints of 3 units, 16 models, Zipf 0.9, work of 0.3 · 8 = 2.4 endpoints.

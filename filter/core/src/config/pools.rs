@@ -9,6 +9,7 @@ use crate::payload::{PayloadClass, PayloadClasses};
 use crate::plan::{Placement, Plan, SelfSettings};
 use crate::pool::Pool;
 use crate::settings::{ModelSettings, PlanSource, PoolSettings, UpdateScope};
+use crate::small;
 use crate::strategy::StrategyName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -316,8 +317,8 @@ impl Check {
 fn self_made(models: &BTreeMap<u64, ModelSettings>, slots: u32) -> SelfSettings {
     SelfSettings {
         slots: Some(slots),
-        sizes: models.iter().filter_map(|(model, own)| Some((*model, own.size_units?))).collect(),
-        loads: models.iter().filter_map(|(model, own)| Some((*model, own.load_time?))).collect(),
+        sizes: small::map(models.iter().filter_map(|(model, own)| Some((*model, own.size_units?)))),
+        loads: small::map(models.iter().filter_map(|(model, own)| Some((*model, own.load_time?)))),
         ..SelfSettings::default()
     }
 }

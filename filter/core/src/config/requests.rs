@@ -81,7 +81,7 @@ impl Check {
             }
         }
         let bytes = |text: String| text.into_bytes().into_boxed_slice();
-        aliases.into_iter().map(|(alias, model)| (bytes(alias), bytes(model))).collect()
+        crate::small::map(aliases.into_iter().map(|(alias, model)| (bytes(alias), bytes(model))))
     }
 
     /// A header that tells something of a request, and nothing else.

@@ -113,7 +113,7 @@ impl Board {
     pub fn new(endpoints: &[EndpointInput<'_>]) -> Self {
         let up = (0..).map(EndpointIndex).zip(endpoints).filter(|(_, input)| input.up);
         let mut spots: Vec<Spot> = up.map(|(endpoint, input)| Spot::new(endpoint, input)).collect();
-        spots.sort_by_key(|spot| spot.key);
+        crate::small::sort(&mut spots, &mut |a, b| a.key.cmp(&b.key));
         spots.dedup_by_key(|spot| spot.key);
         let mut at = vec![None; endpoints.len()];
         for (position, spot) in (0..).zip(&spots) {

@@ -13,6 +13,7 @@
 //! Cold start: both windows count only the time that was seen, and nothing counts as a change for the first 8 s.
 //! Missing data: a model that is not in the counts had no requests.
 
+use crate::small;
 use std::time::Duration;
 
 /// Window of the fast count. Long enough for ten requests of any model that needs an endpoint of its own.
@@ -114,7 +115,7 @@ impl DemandEstimator {
         let new: Vec<Model> = models.filter(|model| !self.knows(*model)).map(|hash| Model::new(hash, now)).collect();
         if !new.is_empty() {
             self.models.extend(new);
-            self.models.sort_by_key(|model| model.hash);
+            small::sort(&mut self.models, &mut by_hash);
             self.models.dedup_by_key(|model| model.hash);
         }
     }
@@ -157,11 +158,17 @@ impl DemandEstimator {
         self.models.retain(|model| now.saturating_sub(model.asked) < keep);
         let surplus = self.models.len().saturating_sub(self.settings.max_models);
         if surplus > 0 {
-            self.models.sort_by(|a, b| a.slow.total_cmp(&b.slow).then(a.asked.cmp(&b.asked)).then(a.hash.cmp(&b.hash)));
+            small::sort(&mut self.models, &mut |a, b| {
+                a.slow.total_cmp(&b.slow).then(a.asked.cmp(&b.asked)).then(a.hash.cmp(&b.hash))
+            });
             self.models.drain(..surplus);
-            self.models.sort_by_key(|model| model.hash);
+            small::sort(&mut self.models, &mut by_hash);
         }
     }
+}
+
+fn by_hash(a: &Model, b: &Model) -> std::cmp::Ordering {
+    a.hash.cmp(&b.hash)
 }
 
 /// Seconds that a fast count stands for when so many have been seen at all.

@@ -20,7 +20,8 @@ pub(super) fn best(board: &Board, model: &Model, candidates: &[At]) -> Option<At
 pub(super) fn leavers(board: &Board, models: &[Model], model: &Model, at: At, bound: f64) -> Vec<Tenant> {
     let Some(spot) = board.spot(at) else { return Vec::new() };
     let mut small: Vec<Tenant> = spot.tenants.iter().filter(|tenant| is_small(tenant, model)).copied().collect();
-    small.sort_by_key(|tenant| (models.get(tenant.model).map_or(0, Model::rank), std::cmp::Reverse(tenant.model)));
+    let rank = |tenant: &Tenant| (models.get(tenant.model).map_or(0, Model::rank), std::cmp::Reverse(tenant.model));
+    crate::small::sort(&mut small, &mut |a, b| rank(a).cmp(&rank(b)));
     let (mut used, mut load) = (spot.used, spot.load);
     let mut leaving = 0;
     for tenant in &small {

@@ -71,7 +71,7 @@ impl Plan {
     /// A plan of that version from placements by model hash; of several of one model the last counts.
     #[must_use]
     pub fn new(version: u64, placements: impl IntoIterator<Item = (u64, Placement)>) -> Self {
-        Self { version, models: placements.into_iter().collect() }
+        Self { version, models: crate::small::map(placements) }
     }
 
     /// Where the model lives, by the hash of its id.

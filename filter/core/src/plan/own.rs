@@ -219,7 +219,7 @@ impl SelfPlanner {
     }
 
     /// Goes on from a plan that was made before a restart.
-    pub fn restore(&mut self, now: Duration, plan: Plan) {
+    pub fn restore(&mut self, now: Duration, plan: &Plan) {
         self.demand.remember(now, plan.iter().map(|(model, _)| model));
         for (model, _) in self.demand.rates() {
             self.counts.entry(model).or_default();
@@ -283,10 +283,12 @@ impl SelfPlanner {
 
     fn model_inputs(&self, service: Duration, defaults: &mut InputDefaults) -> Vec<ModelInput> {
         let input = |(model, rate)| {
-            let load = self.measurements.load(model, service);
-            defaults.loads += usize::from(load.default);
+            let measured = self.measurements.load(model, service);
+            let told = self.settings.loads.get(&model).copied();
+            defaults.loads += usize::from(told.is_none() && measured.default);
             defaults.sizes += usize::from(!self.settings.sizes.contains_key(&model));
-            ModelInput { model, rate, size_units: self.settings.size(model), load_seconds: load.value.as_secs_f64() }
+            let load_seconds = told.unwrap_or(measured.value).as_secs_f64();
+            ModelInput { model, rate, size_units: self.settings.size(model), load_seconds }
         };
         self.demand.rates().map(input).collect()
     }
@@ -477,7 +479,7 @@ mod tests {
         let mut gateway = Gateway::new(4, SelfSettings::default());
         let homes: Box<[u64]> = [gateway.key(3)].into();
         let placement = crate::plan::Placement { homes, tail: false };
-        gateway.planner.restore(gateway.now, Plan::new(9, [(LLAMA, placement)]));
+        gateway.planner.restore(gateway.now, &Plan::new(9, [(LLAMA, placement)]));
         assert_eq!(gateway.tick(SECOND), None);
         assert_eq!(gateway.request(3, LLAMA, Outcome::Success), Cold);
         assert_eq!(gateway.tick(SECOND), None);

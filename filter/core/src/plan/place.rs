@@ -10,6 +10,7 @@ use super::board::{At, Board, Model, Tenant};
 use super::bound::{ALONE, Bounds};
 use super::displace;
 use super::search::{Holders, Reach, Search, serves};
+use crate::small;
 use std::collections::VecDeque;
 
 /// Places the pinned models of `models`.
@@ -30,7 +31,7 @@ fn by_share(models: &[Model]) -> Vec<usize> {
     let pinned = models.iter().enumerate().filter(|(_, model)| model.pinned);
     let mut ranked: Vec<(i32, usize)> = pinned.map(|(position, model)| (model.rank(), position)).collect();
     // Models are in the order of their hashes, and the sort keeps that.
-    ranked.sort_by_key(|(rank, _)| std::cmp::Reverse(*rank));
+    small::sort(&mut ranked, &mut |a, b| b.0.cmp(&a.0));
     ranked.into_iter().map(|(_, position)| position).collect()
 }
 
@@ -102,13 +103,13 @@ fn leave(board: &mut Board, models: &mut [Model], at: At, tenant: &Tenant) {
 /// Homes of the plan before come first and in their old order, so that the same homes are the same placement.
 fn settle_order(model: &mut Model) {
     let mut before: Vec<(At, usize)> = model.previous.iter().copied().zip(0..).collect();
-    before.sort_unstable();
+    small::sort(&mut before, &mut Ord::cmp);
     let rank = |home: &At| match before.binary_search_by_key(home, |(at, _)| *at) {
         Ok(found) => before.get(found).map_or(usize::MAX, |(_, rank)| *rank),
         Err(_) => usize::MAX,
     };
     if !model.homes.is_sorted_by_key(rank) {
-        model.homes.sort_by_cached_key(rank);
+        small::sort(&mut model.homes, &mut |a, b| rank(a).cmp(&rank(b)));
     }
 }
 

@@ -8,7 +8,9 @@
 use super::board::{At, Board, Model, Spot};
 use super::bound::Bounds;
 use super::{Inputs, ModelInput, Placement, Plan, PlanChange, lanes, place, replicas, tail};
+use crate::small;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 /// A model that was pinned counts this many times in the order.
 const PINNED_COUNTS: f64 = 2.0;
@@ -104,18 +106,17 @@ impl Planner {
         &self.current
     }
 
-    /// Goes on from a plan that was made before a restart. Models that are not among the next inputs lose their homes,
-    /// so the demand estimator should be told of them as well: [`super::DemandEstimator::remember`].
-    pub fn restore(&mut self, plan: Plan) {
-        self.remembered = plan
-            .iter()
-            .map(|(model, placement)| Remembered {
-                model,
-                pinned: !placement.tail,
-                replicas: u32::try_from(placement.homes.len()).unwrap_or(u32::MAX),
-            })
-            .collect();
-        self.current = plan;
+    /// Goes on from a plan that was made before a restart; a home that is named twice counts once. Models that are not
+    /// among the next inputs lose their homes, so the demand estimator should be told of them as well:
+    /// [`super::DemandEstimator::remember`].
+    pub fn restore(&mut self, plan: &Plan) {
+        self.current = Plan::new(plan.version, plan.iter().map(|(model, placement)| (model, distinct(placement))));
+        let remembered = self.current.iter().map(|(model, placement)| Remembered {
+            model,
+            pinned: !placement.tail,
+            replicas: u32::try_from(placement.homes.len()).unwrap_or(u32::MAX),
+        });
+        self.remembered = remembered.collect();
     }
 
     fn unchanged(&self) -> PlanOutcome {
@@ -137,7 +138,7 @@ impl Planner {
     /// The models by rising hash, with what is remembered of them.
     fn models(&self, inputs: &Inputs<'_>, board: &Board) -> Vec<Model> {
         let mut given: Vec<&ModelInput> = inputs.models.iter().collect();
-        given.sort_by(|a, b| {
+        small::sort(&mut given, &mut |a, b| {
             let busier_first = sane(b.rate).total_cmp(&sane(a.rate));
             a.model.cmp(&b.model).then(busier_first).then(b.size_units.cmp(&a.size_units))
         });
@@ -251,6 +252,11 @@ impl PlanOutcome {
     }
 }
 
+fn distinct(placement: &Placement) -> Placement {
+    let mut seen = BTreeSet::new();
+    Placement { homes: placement.homes.iter().copied().filter(|home| seen.insert(*home)).collect(), ..*placement }
+}
+
 /// What is not positive or no finite number counts as nothing; what is beyond all measure is cut, so that sums stay
 /// finite.
 fn sane(number: f64) -> f64 {
@@ -264,7 +270,7 @@ fn by_worth(models: &[Model], largest: u32) -> Vec<usize> {
     // Worths are not negative, and the bits of such floats are in their order. The sort keeps the order of hashes.
     let mut order: Vec<(Reverse<u64>, usize)> =
         fitting.map(|(at, model)| (Reverse(worth(model).to_bits()), at)).collect();
-    order.sort_unstable();
+    small::sort(&mut order, &mut Ord::cmp);
     order.into_iter().map(|(_, position)| position).collect()
 }
 
@@ -323,11 +329,11 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_plan_goes_on() {
+    fn a_restored_plan_goes_on_with_each_home_once() {
         let mut planner = Planner::default();
         let endpoints = inputs(&[3, 3]);
         // One home would do for 1 a second, and the ring would say the first endpoint.
-        planner.restore(Plan::new(41, [(50, Placement { homes: [20].into(), tail: false })]));
+        planner.restore(&Plan::new(41, [(50, Placement { homes: [20, 20].into(), tail: false })]));
         let outcome = plan(&mut planner, &endpoints, &[model(50, 1.0)]);
         assert_eq!((outcome.version, outcome.change), (41, None));
         assert_eq!(plan(&mut planner, &endpoints, &[model(50, 1.0), model(51, 1.0)]).version, 42);

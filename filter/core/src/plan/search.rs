@@ -4,7 +4,7 @@
 //! order under B; a home of the plan before under 1.1; the least loaded endpoint under max(B, 0.9).
 //!
 //! No search looks at all endpoints: the ring order ends after 24 distinct endpoints, and the least loaded are taken from
-//! the head of an order that is kept. Only a model that some endpoints cannot serve is looked up everywhere once, since
+//! the head of an order that is kept. Only a model that most endpoints cannot serve is looked up everywhere once, since
 //! the few that can may be anywhere.
 
 use super::Inputs;
@@ -26,26 +26,26 @@ pub(super) const SCAN: usize = 128;
 pub(super) struct Reach {
     /// The nearest on the ring that are up and can serve it, lanes included.
     near: ArrayVec<At, NEAR>,
-    /// When some cannot serve it: all that can.
+    /// When most of those that were met cannot serve it: all that can.
     only: Option<Vec<At>>,
 }
 
 impl Reach {
     pub fn of(inputs: &Inputs<'_>, board: &Board, model: u64) -> Self {
         let mut near = ArrayVec::new();
-        let mut restricted = false;
+        let mut refused = 0_usize;
         for at in walk(inputs, board, model) {
             if near.contains(&at) {
                 continue;
             }
             if !serves(inputs, board, at, model) {
-                restricted = true;
+                refused = refused.saturating_add(1);
             } else if near.try_push(at).is_err() || near.len() == board.spots().len() {
                 break;
             }
         }
-        restricted |= near.is_empty();
-        Self { near, only: restricted.then(|| servers(inputs, board, model)) }
+        let only = (refused >= near.len()).then(|| servers(inputs, board, model));
+        Self { near, only }
     }
 }
 
@@ -76,7 +76,7 @@ impl Holders {
             .filter_map(|(at, spot)| Some((at, inputs.endpoints.get(spot.endpoint.position())?)));
         let mut pairs: Vec<(u64, At)> =
             up.flat_map(|(at, endpoint)| endpoint.resident.iter().map(move |model| (*model, at))).collect();
-        pairs.sort_unstable();
+        crate::small::sort(&mut pairs, &mut Ord::cmp);
         Self(pairs)
     }
 
@@ -149,5 +149,62 @@ impl Search<'_> {
 
     fn serves(&self, at: At) -> bool {
         serves(self.inputs, self.board, at, self.model.hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scene::Scene;
+    use super::*;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    /// What is in reach of the model with hash 150: the endpoints on the ring from the second on.
+    fn assert_reach(scene: &Scene, near: &[At], only: Option<&[At]>) {
+        scene.run(0, |inputs, board, _| {
+            let reach = Reach::of(inputs, board, 150);
+            assert_eq!(reach.near[..], *near);
+            assert_eq!(reach.only.as_deref(), only);
+        });
+    }
+
+    #[test]
+    fn the_nearest_that_are_up_and_can_serve_are_in_reach() {
+        let mut scene = Scene::new(&[1; 6]);
+        assert_reach(&scene, &[1, 2, 3, 4, 5, 0], None);
+        scene.unservable = vec![(30, 150), (40, 151)];
+        assert_reach(&scene, &[1, 3, 4, 5, 0], None);
+        // Without the second, places on the board move up by one.
+        scene.endpoints[1].up = false;
+        assert_reach(&scene, &[2, 3, 4, 0], None);
+    }
+
+    #[test]
+    fn the_ring_is_followed_to_the_limit() {
+        let near: Vec<At> = (1..=24).collect();
+        assert_reach(&Scene::new(&[1; 40]), &near, None);
+    }
+
+    #[test]
+    fn who_can_serve_is_listed_when_most_cannot() {
+        let mut scene = Scene::new(&[1; 4]);
+        scene.unservable = vec![(10, 150), (20, 150), (30, 150)];
+        assert_reach(&scene, &[3], Some(&[3]));
+        scene.unservable.push((40, 150));
+        assert_reach(&scene, &[], Some(&[]));
+    }
+
+    #[test]
+    fn holders_are_found_by_model() {
+        let mut scene = Scene::new(&[3; 4]);
+        scene.endpoints[0].resident = &[7, 9];
+        scene.endpoints[2].resident = &[7];
+        scene.endpoints[3].resident = &[7];
+        scene.endpoints[3].up = false;
+        scene.run(0, |inputs, board, _| {
+            let holders = Holders::of(inputs, board);
+            let of = |model| holders.holding(model).collect::<Vec<At>>();
+            assert_eq!([of(7), of(8), of(9)], [vec![0, 2], vec![], vec![0]]);
+        });
     }
 }

@@ -27,9 +27,9 @@ pub(super) fn place(inputs: &Inputs<'_>, board: &mut Board, models: &mut [Model]
     let mut rest: Vec<usize> =
         (0..models.len()).filter(|at| models.get(*at).is_some_and(|m| m.homes.is_empty())).collect();
     let rate = |at: &usize| models.get(*at).map_or(0.0, |model| model.rate);
-    rest.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+    crate::small::sort(&mut rest, &mut |a, b| rate(b).total_cmp(&rate(a)));
     let mut area = Area::of(board, rest.iter().filter_map(|at| models.get(*at)));
-    for find in [Area::kept, Area::new] {
+    for find in [Area::kept, Area::fresh] {
         for position in &rest {
             let Some(model) = models.get_mut(*position).filter(|model| model.homes.is_empty()) else { continue };
             if let Some(home) = find(&area, inputs, board, model) {
@@ -73,7 +73,7 @@ impl Area {
         first.filter(|at| self.fits(board, model, *at, bound) && serves(inputs, board, *at, model.hash))
     }
 
-    fn new(&self, inputs: &Inputs<'_>, board: &Board, model: &Model) -> Option<At> {
+    fn fresh(&self, inputs: &Inputs<'_>, board: &Board, model: &Model) -> Option<At> {
         let fits = |at: &At| self.fits(board, model, *at, self.bound) && serves(inputs, board, *at, model.hash);
         walk(inputs, board, model.hash).find(fits).or_else(|| self.least_loaded(inputs, board, model))
     }

@@ -4,6 +4,7 @@
 //! the one that left, all their points would have to be written anew.
 
 use crate::endpoint::Endpoint;
+use crate::small;
 use std::collections::BTreeMap;
 
 /// Orders a new list of endpoints so that those that were there `before` keep their positions, by id. Places that became
@@ -11,7 +12,8 @@ use std::collections::BTreeMap;
 /// points of two endpoints at most.
 #[must_use]
 pub fn arrange(before: &[Endpoint], after: Vec<Endpoint>) -> Vec<Endpoint> {
-    let positions: BTreeMap<&str, usize> = before.iter().enumerate().map(|(n, endpoint)| (&*endpoint.id, n)).collect();
+    let positions: BTreeMap<&str, usize> =
+        small::map(before.iter().enumerate().map(|(n, endpoint)| (&*endpoint.id, n)));
     let count = after.len();
     let mut places: Vec<Option<Endpoint>> = (0..count).map(|_| None).collect();
     let mut homeless = Vec::new();

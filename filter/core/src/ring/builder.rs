@@ -7,6 +7,7 @@ use super::buckets::Buckets;
 use super::points::Naming;
 use super::{Member, Point, Ring};
 use crate::endpoint::EndpointIndex;
+use crate::small;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -137,7 +138,7 @@ impl RingBuilder {
         let ids = &self.ids;
         let id = |point: &Point| ids.get(point.endpoint.position()).map_or("", |id| id);
         let Some(bucket) = self.buckets.get_mut(position) else { return 1 };
-        bucket.sort_unstable_by(|a, b| a.hash.cmp(&b.hash).then_with(|| id(a).cmp(id(b))));
+        small::sort(bucket, &mut |a, b| a.hash.cmp(&b.hash).then_with(|| id(a).cmp(id(b))));
         bucket.shrink_to_fit();
         u32::try_from(bucket.len() / 16).unwrap_or(u32::MAX).saturating_add(1)
     }
@@ -173,8 +174,8 @@ fn next(tasks: &mut Vec<Task>, budget: &mut u32) -> Option<Task> {
 /// What to take off and what to put on. An endpoint that stands at another position is taken off there and put on here.
 fn differences(before: &[Member], after: &[Member]) -> (Vec<Task>, Vec<Task>) {
     let old: BTreeMap<&str, (EndpointIndex, &Member)> =
-        indexed(before).map(|(index, member)| (&*member.id, (index, member))).collect();
-    let new: BTreeMap<&str, EndpointIndex> = indexed(after).map(|(index, member)| (&*member.id, index)).collect();
+        small::map(indexed(before).map(|(index, member)| (&*member.id, (index, member))));
+    let new: BTreeMap<&str, EndpointIndex> = small::map(indexed(after).map(|(index, member)| (&*member.id, index)));
     let (mut removals, mut additions) = (Vec::new(), Vec::new());
     for (index, member) in indexed(before) {
         if new.get(&*member.id) != Some(&index) {
