@@ -1,0 +1,3 @@
+//! The `warmroute` command.
+
+fn main() {}

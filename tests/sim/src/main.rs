@@ -1,0 +1,3 @@
+//! The simulation.
+
+fn main() {}
