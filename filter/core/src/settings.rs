@@ -23,6 +23,8 @@ pub struct PoolSettings {
     pub payload: PayloadClasses,
     /// Where update requests go.
     pub updates: UpdateScope,
+    /// Requests may belong to sessions, which have their places on the ring.
+    pub sessions: bool,
     /// Models with settings of their own, by the hash of their ids.
     pub models: BTreeMap<u64, ModelSettings>,
     /// Who places the models.
@@ -43,6 +45,7 @@ impl Default for PoolSettings {
             panic_threshold: 0.5,
             payload: PayloadClasses::default(),
             updates: UpdateScope::Holders,
+            sessions: false,
             models: BTreeMap::new(),
             plan: PlanSource::None,
             slots: 1,
@@ -96,7 +99,7 @@ impl PoolSettings {
     #[must_use]
     pub fn needs_ring(&self) -> bool {
         let own = self.models.values().filter_map(|model| model.strategy);
-        own.chain([self.strategy]).any(StrategyName::needs_ring)
+        self.sessions || own.chain([self.strategy]).any(StrategyName::needs_ring)
     }
 }
 
@@ -126,5 +129,8 @@ mod tests {
         assert!(by(StrategyName::P2c, StrategyName::Hash));
         assert!(by(StrategyName::Homes, StrategyName::P2c));
         assert!(!by(StrategyName::P2c, StrategyName::RoundRobin));
+        let sessions =
+            PoolSettings { strategy: StrategyName::P2c, sessions: true, ..PoolSettings::default() }.needs_ring();
+        assert!(sessions);
     }
 }

@@ -318,6 +318,27 @@ proptest! {
         let lanes = lanes.max(outcome.lanes);
         prop_assert!(left <= 2 * memory as usize * (1 + lanes), "{left} left, lanes {lanes}");
     }
+
+    /// A new model that is hardly asked for gets its home and takes at most the one away that was worth as little. For
+    /// each lane that comes or goes three times what a lane holds may move: its own, what makes room for that, and what
+    /// makes room for those.
+    #[test]
+    fn a_new_model_moves_few(world in usual()) {
+        let mut world = world;
+        let mut planner = world.settled();
+        let lanes = world.plan(&mut planner).lanes;
+        let before = planner.current().clone();
+        let (memory, new) = (world.spots[0].memory as usize, model(99));
+        world.models.push(ModelInput { model: new, rate: 0.01, size_units: 1, load_seconds: 0.5 });
+        let outcome = world.plan(&mut planner);
+        world.check(planner.current(), &outcome)?;
+        let left = |(model, placement): (u64, &Placement)| {
+            let now = planner.current().get(model).unwrap();
+            placement.homes.iter().filter(|home| !now.homes.contains(home)).count()
+        };
+        let left: usize = before.iter().map(left).sum();
+        prop_assert!(left <= 1 + 3 * memory * lanes.max(outcome.lanes), "{left} left, lanes {lanes} to {}", outcome.lanes);
+    }
 }
 
 /// 16 endpoints of 3 units, 20 models, work of 8 endpoints. One model becomes 40 % of it: 3.2; the others have

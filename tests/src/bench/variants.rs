@@ -12,6 +12,8 @@ const HOSTS: usize = 8;
 const TYPE: &str = "type.googleapis.com/envoy.extensions";
 /// The shipped configuration's way of turning the picks into metadata.
 const TO_METADATA: &str = "envoy.filters.http.header_to_metadata";
+/// What the filter tells clients.
+const RESPONSES: &str = "response_headers_to_add";
 const SERVED_BY: &str = "x-served-by";
 
 /// What is measured. Each is the shipped configuration with something left out.
@@ -63,7 +65,11 @@ impl Variant {
     }
 
     fn edit(self, bootstrap: &mut Value) -> Result<()> {
-        remove(config::http_manager(bootstrap, config::LISTENER)?, "access_log")?;
+        let manager = config::http_manager(bootstrap, config::LISTENER)?;
+        remove(manager, "access_log")?;
+        if self != Self::Warmroute {
+            remove(config::at(manager, "/route_config")?, RESPONSES)?;
+        }
         match self {
             Self::Plain => {
                 remove(config::http_manager(bootstrap, config::LISTENER)?, "early_header_mutation_extensions")?;

@@ -27,6 +27,7 @@ pub struct EnvoyBuilder {
     plugin_config: Option<Value>,
     filter: FilterSource,
     accept_rejected_filter: bool,
+    bodies: bool,
     round_robin: Option<SocketAddr>,
     listen: SocketAddr,
     admin: SocketAddr,
@@ -61,6 +62,7 @@ impl Default for EnvoyBuilder {
             plugin_config: None,
             filter: FilterSource::Built,
             accept_rejected_filter: false,
+            bodies: false,
             round_robin: None,
             listen: ANY_PORT,
             admin: ANY_PORT,
@@ -105,6 +107,13 @@ impl EnvoyBuilder {
     #[must_use]
     pub fn accept_rejected_filter(mut self) -> Self {
         self.accept_rejected_filter = true;
+        self
+    }
+
+    /// Sets `allow_on_headers_stop_iteration`, without which Envoy hands no body over while the headers wait.
+    #[must_use]
+    pub fn allow_bodies(mut self) -> Self {
+        self.bodies = true;
         self
     }
 
@@ -219,6 +228,9 @@ impl EnvoyBuilder {
         let own = || config::one_pool(config::CLUSTER, &self.endpoints);
         let plugin_config = self.plugin_config.clone().unwrap_or_else(own);
         config::set_plugin_config(&mut filter, &plugin_config)?;
+        if self.bodies {
+            config::allow_bodies(&mut filter)?;
+        }
         Ok(filter)
     }
 

@@ -170,6 +170,12 @@ pub fn set_plugin_config(filter: &mut Value, config: &Value) -> Result<()> {
     Ok(())
 }
 
+/// Lets the filter in an ECDS response read bodies while the headers wait.
+pub fn allow_bodies(filter: &mut Value) -> Result<()> {
+    at(filter, "/resources/0/typed_config/config")?["allow_on_headers_stop_iteration"] = true.into();
+    Ok(())
+}
+
 /// Replaces the module's path in an ECDS response.
 pub fn set_wasm(filter: &mut Value, path: &Path) -> Result<()> {
     let pointer = "/resources/0/typed_config/config/vm_config/code/local/filename";

@@ -2,13 +2,12 @@
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
-use warmroute_tests::harness::{ConfigUpdate, Reply, config, eventually};
+use warmroute_tests::harness::{ConfigUpdate, config, eventually};
 
 use warmroute_tests::mock::proto::ModelInferRequest;
 use warmroute_tests::mock::proto::grpc_inference_service_client::GrpcInferenceServiceClient;
 
-use crate::rig::{Rig, SOON, chat_body, model_at, pool, ring_order, servers};
+use crate::rig::{Rig, SOON, chat_body, hang_one, model_at, pool, ring_order, servers};
 
 #[tokio::test]
 async fn a_bad_configuration_is_refused_by_path_and_the_old_one_stays() -> Result<()> {
@@ -68,21 +67,6 @@ async fn a_new_configuration_takes_over_without_losing_a_request() -> Result<()>
     let served: u32 = traffic.await??;
     assert!(served > 0);
     rig.await_in_flight(0).await
-}
-
-/// A hanging request, and the position of the server that has it.
-async fn hang_one(rig: &Rig) -> Result<(JoinHandle<Result<Reply>>, usize)> {
-    for server in &rig.servers {
-        server.set_faults(serde_json::from_value(json!({"hang": true}))?).await?;
-    }
-    let (client, url) = (rig.client.clone(), rig.url("/v1/chat/completions"));
-    let hanging = tokio::spawn(async move { client.post(&url, &[("x-model-id", "llama")], &chat_body("llama")).await });
-    let busy = eventually(SOON, "one server has the request", || async {
-        Ok(rig.servers.iter().position(|server| server.stats().in_flight == 1))
-    })
-    .await?;
-    rig.servers.iter().for_each(|server| server.clear_faults());
-    Ok((hanging, busy))
 }
 
 /// A request that the old configuration sent is still counted where the new one looks.

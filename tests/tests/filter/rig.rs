@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use warmroute_core::endpoint::Endpoint;
 use warmroute_core::hash::hash;
 use warmroute_core::ring::Ring;
@@ -172,4 +173,19 @@ pub fn ring_order(count: usize, model: &[u8]) -> Vec<usize> {
 /// A model whose first endpoint of `count` is `first`.
 pub fn model_at(count: usize, first: usize) -> String {
     (0..).map(|n| format!("model-{n}")).find(|model| ring_order(count, model.as_bytes())[0] == first).unwrap()
+}
+
+/// A hanging request, and the position of the server that has it.
+pub async fn hang_one(rig: &Rig) -> Result<(JoinHandle<Result<Reply>>, usize)> {
+    for server in &rig.servers {
+        server.set_faults(serde_json::from_value(json!({"hang": true}))?).await?;
+    }
+    let (client, url) = (rig.client.clone(), rig.url("/v1/chat/completions"));
+    let hanging = tokio::spawn(async move { client.post(&url, &[("x-model-id", "llama")], &chat_body("llama")).await });
+    let busy = eventually(SOON, "one server has the request", || async {
+        Ok(rig.servers.iter().position(|server| server.stats().in_flight == 1))
+    })
+    .await?;
+    rig.servers.iter().for_each(|server| server.clear_faults());
+    Ok((hanging, busy))
 }

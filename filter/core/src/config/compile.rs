@@ -39,7 +39,7 @@ pub struct ExplainSettings {
 }
 
 pub(super) fn compile(plugin: wire::Plugin) -> Result<Config, ConfigError> {
-    let mut check = Check::default();
+    let mut check = Check { sessions: plugin.request.session.is_some(), ..Check::default() };
     let pools = check.pools(plugin.pools);
     let explain = ExplainSettings {
         log_ratio: check.number(
@@ -60,6 +60,8 @@ pub(super) fn compile(plugin: wire::Plugin) -> Result<Config, ConfigError> {
 pub(super) struct Check {
     problems: Vec<Problem>,
     more: usize,
+    /// Requests may belong to sessions.
+    pub(super) sessions: bool,
     /// Header names seen so far: one header cannot carry two things.
     pub(super) headers: BTreeSet<String>,
 }

@@ -113,6 +113,7 @@ impl Check {
                 wire::Updates::Holders => UpdateScope::Holders,
                 wire::Updates::Pool => UpdateScope::Pool,
             },
+            sessions: self.sessions,
             models,
             plan,
             slots,

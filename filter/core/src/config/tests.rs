@@ -141,6 +141,16 @@ fn a_plan_makes_homes_the_default() {
 }
 
 #[test]
+fn sessions_need_a_ring_whatever_the_strategy() {
+    let ring = |request: &str| {
+        let json = format!(r#"{{"pools":[{{"cluster":"c","strategy":"p2c"}}],"request":{request}}}"#);
+        pool_of(&parse(json.as_bytes()).unwrap()).settings.needs_ring()
+    };
+    assert!(ring(r#"{"session":{}}"#));
+    assert!(!ring("{}"));
+}
+
+#[test]
 fn endpoints_left_out_are_not_known_and_an_empty_list_is() {
     let config = parse(br#"{"pools":[{"cluster":"c"}]}"#).unwrap();
     assert_eq!(pool_of(&config).endpoints, None);
