@@ -1,5 +1,6 @@
 //! The configuration reference for users, made from the configuration's own types.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
@@ -17,16 +18,58 @@ pub fn render() -> Result<String> {
     let schema = warmroute_core::config::wire::schema();
     let mut text = HEAD.to_owned();
     object(&mut text, "The whole", &schema)?;
-    for (title, name) in [("A pool", "Pool"), ("An endpoint", "Endpoint"), ("`request`", "Request")] {
-        let definition = schema.pointer(&format!("/$defs/{name}")).with_context(|| format!("no type {name}"))?;
-        object(&mut text, title, definition)?;
+    for (title, name) in OBJECTS {
+        object(&mut text, title, definition(&schema, name)?)?;
     }
-    let strategies = schema.pointer("/$defs/Strategy/oneOf").and_then(Value::as_array).context("no strategies")?;
-    text.push_str("\n## Strategies\n\n| name | meaning |\n|---|---|\n");
-    for strategy in strategies {
-        writeln!(text, "| `{}` | {} |", string(strategy, "const")?, prose(strategy)?)?;
+    for (title, name) in CHOICES {
+        choices(&mut text, title, definition(&schema, name)?)?;
+    }
+    let known = OBJECTS.iter().chain(&CHOICES).map(|(_, name)| *name).collect::<BTreeSet<_>>();
+    for name in schema["$defs"].as_object().context("no types")?.keys() {
+        anyhow::ensure!(known.contains(name.as_str()), "the type {name} is in no list of this file");
     }
     Ok(text)
+}
+
+/// Types that are JSON objects, in the order of the reference.
+const OBJECTS: [(&str, &str); 11] = [
+    ("A pool", "Pool"),
+    ("An endpoint", "Endpoint"),
+    ("A model", "Model"),
+    ("A payload class", "PayloadClass"),
+    ("A fixed plan", "FixedPlan"),
+    ("A planned model", "PlannedModel"),
+    ("`request`", "Request"),
+    ("`request.session`", "Session"),
+    ("`request.session.cookie`", "Cookie"),
+    ("`request.body`", "Body"),
+    ("`explain`", "Explain"),
+];
+
+/// Types of which one of several forms is written.
+const CHOICES: [(&str, &str); 3] = [("Strategy", "Strategy"), ("Plan source", "PlanSource"), ("Updates", "Updates")];
+
+fn definition<'a>(schema: &'a Value, name: &str) -> Result<&'a Value> {
+    schema.pointer(&format!("/$defs/{name}")).with_context(|| format!("no type {name}"))
+}
+
+fn choices(text: &mut String, title: &str, schema: &Value) -> Result<()> {
+    write!(text, "\n## {title}\n\n{}\n\n| value | meaning |\n|---|---|\n", prose(schema)?)?;
+    for choice in schema["oneOf"].as_array().with_context(|| format!("{title} has no choices"))? {
+        let value = match choice["const"].as_str() {
+            Some(name) => format!("\"{name}\""),
+            None => wrapped(choice)?,
+        };
+        writeln!(text, "| `{value}` | {} |", prose(choice)?)?;
+    }
+    Ok(())
+}
+
+/// `{"fixed": {…}}`
+fn wrapped(choice: &Value) -> Result<String> {
+    let fields = choice["properties"].as_object().context("neither a name nor an object")?;
+    let name = fields.keys().next().context("an object without a field")?;
+    Ok(format!("{{\"{name}\": {{…}}}}"))
 }
 
 fn object(text: &mut String, title: &str, schema: &Value) -> Result<()> {
@@ -60,17 +103,29 @@ fn type_name(field: &Value) -> String {
 fn reference(field: &Value) -> Option<String> {
     let alternatives = field["anyOf"].as_array().into_iter().flatten();
     let mut candidates = alternatives.chain([field]).filter_map(|candidate| candidate["$ref"].as_str());
-    candidates.next().and_then(|path| path.rsplit('/').next()).map(str::to_lowercase)
+    candidates.next().and_then(|path| path.rsplit('/').next()).map(words)
+}
+
+/// `PayloadClass` as `payload class`.
+fn words(name: &str) -> String {
+    let parted = name.char_indices().flat_map(|(n, letter)| {
+        let gap = (n > 0 && letter.is_uppercase()).then_some(' ');
+        gap.into_iter().chain(letter.to_lowercase())
+    });
+    parted.collect()
 }
 
 fn allowed(field: &Value) -> String {
-    let span = |low: &str, high: &str, unit: &str| match (field[low].as_u64(), field[high].as_u64()) {
+    let number = |key: &str| field[key].as_number().map(|number| number.to_string().trim_end_matches(".0").to_owned());
+    let span = |low: &str, high: &str, unit: &str| match (number(low), number(high)) {
         (Some(low), Some(high)) => Some(format!("{low}–{high}{unit}")),
         (None, Some(high)) => Some(format!("at most {high}{unit}")),
+        (Some(low), None) => Some(format!("{low}{unit} or more")),
         _ => None,
     };
     span("minimum", "maximum", "")
         .or_else(|| span("minItems", "maxItems", " items"))
+        .or_else(|| span("minProperties", "maxProperties", " entries"))
         .or_else(|| span("minLength", "maxLength", " bytes"))
         .unwrap_or_default()
 }

@@ -195,7 +195,9 @@ impl LivePool {
             self.pool.apply_plan(change);
         }
         let defaults = planner.report().defaults;
-        let defaults = defaults.service.saturating_add(defaults.slots).saturating_add(defaults.loads);
+        let defaults = [defaults.service, defaults.slots, defaults.loads, defaults.sizes]
+            .into_iter()
+            .fold(0, usize::saturating_add);
         Planned { changed: change.is_some(), defaults: if change.is_some() { defaults } else { 0 } }
     }
 

@@ -152,10 +152,10 @@ pub enum Updates {
 #[derive(Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum PlanSource {
-    /// This proxy.
+    /// This proxy, by what it sees itself.
     #[serde(rename = "self")]
     SelfMade,
-    /// This plan.
+    /// You: a plan that is written here.
     #[serde(rename = "fixed")]
     Fixed(FixedPlan),
 }
@@ -165,7 +165,7 @@ pub enum PlanSource {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FixedPlan {
-    /// Shown in explanations.
+    /// The plan's number in explanations.
     #[cfg_attr(feature = "schema", schemars(extend("default" = limits::PLAN_VERSION)))]
     pub version: Option<u64>,
     /// The models that have homes; others go by the ring.
@@ -178,7 +178,7 @@ pub struct FixedPlan {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PlannedModel {
-    /// The model's id.
+    /// The model's id, as requests name it.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_BYTES)))]
     pub id: String,
     /// Ids of endpoints of the pool.
@@ -191,10 +191,10 @@ pub struct PlannedModel {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// The model's id.
+    /// The model's id, as requests name it.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_BYTES)))]
     pub id: String,
-    /// Its strategy; default: the pool's.
+    /// How its requests are routed; default: the pool's strategy.
     pub strategy: Option<Strategy>,
     /// Units of memory that it takes.
     #[cfg_attr(feature = "schema", schemars(range(min = *limits::SIZE_UNITS_RANGE.start(), max = *limits::SIZE_UNITS_RANGE.end()), extend("default" = limits::SIZE_UNITS)))]
@@ -228,8 +228,8 @@ pub struct PayloadClass {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Headers that name the model; none of them, nor the other headers here, may be named twice: the first that is there and not empty. Without one, known paths are read
-    /// (`/v2/models/{model}/infer`). Lower case.
+    /// Headers that name the model: the first that is there and not empty counts. Without one, known paths are read
+    /// (`/v2/models/{model}/infer`). Lower case; no header may stand in two fields.
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_HEADER_NAMES), extend("default" = limits::MODEL_HEADERS)))]
     pub model_headers: Option<Vec<String>>,
     /// Headers that name the request type, `inference` or `update`. Lower case.
@@ -241,7 +241,7 @@ pub struct Request {
     pub destination_header: Option<String>,
     /// Other names of models: `{"chat": "llama-3-70b"}` routes requests for `chat` as requests for `llama-3-70b`. The
     /// request itself is not changed. One step: the target is not looked up again.
-    #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_ALIASES)))]
+    #[cfg_attr(feature = "schema", schemars(extend("maxProperties" = limits::MAX_ALIASES)))]
     #[serde(default)]
     pub aliases: BTreeMap<String, String>,
     /// Model of inference requests that name none.
@@ -283,7 +283,7 @@ pub struct Session {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Cookie {
-    /// Its name.
+    /// The name of the cookie.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_BYTES)))]
     pub name: String,
     /// Seconds that a browser keeps a cookie which Warmroute sets because the request had none. 0: none is set.
