@@ -2,6 +2,7 @@
 
 use crate::address::Address;
 use crate::hash::hash;
+use std::sync::Arc;
 
 /// Position of an endpoint in its pool. Only meaningful together with the pool that gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,7 +42,7 @@ impl Score {
 pub struct Endpoint {
     /// Stable name that places the endpoint on the ring; its address unless one is given. With an id that survives a
     /// restart (a StatefulSet's pod name), a new address moves no keys.
-    pub id: Box<str>,
+    pub id: Arc<str>,
     /// Where Envoy connects to.
     pub address: Address,
     /// Which life of the endpoint this is: a pod's uid, or whatever else changes when it starts anew. Counts of an
@@ -93,7 +94,7 @@ impl Servable {
 impl Endpoint {
     /// An endpoint of which nothing but its name and address is known: healthy, weight 1, one unit of memory.
     #[must_use]
-    pub fn new(id: impl Into<Box<str>>, address: Address) -> Self {
+    pub fn new(id: impl Into<Arc<str>>, address: Address) -> Self {
         Self {
             id: id.into(),
             address,

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 /// Sorts stably.
 #[cfg(not(target_arch = "wasm32"))]
+#[expect(clippy::ptr_arg, reason = "the other one splits the vector")]
 pub(crate) fn sort<T>(items: &mut Vec<T>, compare: &mut dyn FnMut(&T, &T) -> Ordering) {
     items.sort_by(compare);
 }

@@ -341,6 +341,21 @@ proptest! {
     }
 }
 
+/// One model is there twice, alike but for the time that a load takes; nothing fits, so that this decides what an
+/// endpoint bears.
+#[test]
+fn two_inputs_of_one_model_count_alike_in_any_order() {
+    let mut world = World::even(2, 0, 4, 0.0, 0.5);
+    let twin = ModelInput { load_seconds: 1e6, ..world.models[0] };
+    world.models.push(twin);
+    let mut reversed = world.clone();
+    reversed.models.reverse();
+    let (mut a, mut b) = (Planner::default(), Planner::default());
+    world.plan(&mut a);
+    reversed.plan(&mut b);
+    assert_eq!(a.current(), b.current());
+}
+
 /// 16 endpoints of 3 units, 20 models, work of 8 endpoints. One model becomes 40 % of it: 3.2; the others have
 /// 4.8 ÷ 19 = 0.2526 each. At θ = 0.3 that needs ⌈3.2 ÷ 0.3⌉ + 19 · 1 = 30 of 48 units, at 0.25 it would need
 /// 13 + 19 · 2 = 51. So eleven homes.

@@ -69,7 +69,7 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn problem(&mut self, path: impl Into<String>, message: impl Into<String>) {
         if self.problems.len() < limits::MAX_PROBLEMS {
-            self.problems.push(Problem { path: path.into(), message: message.into() });
+            self.problems.push(Problem::new(path, message));
         } else {
             self.more = self.more.saturating_add(1);
         }

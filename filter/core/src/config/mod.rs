@@ -44,9 +44,17 @@ pub struct ConfigError {
     pub more: usize,
 }
 
+impl Problem {
+    /// A field without a name is still named.
+    fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        let path = Some(path.into()).filter(|path| !path.is_empty());
+        Self { path: path.unwrap_or_else(|| "\"\"".to_owned()), message: message.into() }
+    }
+}
+
 impl ConfigError {
     fn one(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { problems: vec![Problem { path: path.into(), message: message.into() }], more: 0 }
+        Self { problems: vec![Problem::new(path, message)], more: 0 }
     }
 }
 

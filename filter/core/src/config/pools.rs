@@ -238,7 +238,7 @@ impl Check {
         for (n, label) in labels.iter().enumerate() {
             let path = format!("{path}.labels[{n}]");
             self.name(&path, label);
-            if !label.split_once('=').is_some_and(|(key, _)| !key.is_empty()) {
+            if label.split_once('=').is_none_or(|(key, _)| key.is_empty()) {
                 self.problem(path, format!("{:?} is no label such as \"gpu=h100\"", shortened(label)));
             }
         }

@@ -385,3 +385,16 @@ fn garbage_is_refused() {
     }
     assert!(parse(good.as_bytes()).is_ok());
 }
+
+#[test]
+fn a_problem_is_one_line_and_names_its_field() {
+    for (json, path) in [
+        (r#"{"": 1}"#, "\"\""),
+        (r#"{"a\nb": 1}"#, r"a\nb"),
+        (r#"{"request": {"aliases": {"x\u0007\n": ""}}}"#, r"request.aliases.x\u{7}\n"),
+    ] {
+        let error = parse(json.as_bytes()).unwrap_err();
+        assert!(error.to_string().starts_with(&format!("{path}: ")), "{error}");
+        assert!(!error.to_string().contains(char::is_control), "{error:?}");
+    }
+}

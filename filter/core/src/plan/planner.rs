@@ -140,7 +140,8 @@ impl Planner {
         let mut given: Vec<&ModelInput> = inputs.models.iter().collect();
         small::sort(&mut given, &mut |a, b| {
             let busier_first = sane(b.rate).total_cmp(&sane(a.rate));
-            a.model.cmp(&b.model).then(busier_first).then(b.size_units.cmp(&a.size_units))
+            let dearer_first = sane(b.load_seconds).total_cmp(&sane(a.load_seconds));
+            a.model.cmp(&b.model).then(busier_first).then(b.size_units.cmp(&a.size_units)).then(dearer_first)
         });
         given.dedup_by_key(|input| input.model);
         let capacity =

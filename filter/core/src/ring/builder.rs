@@ -8,8 +8,8 @@ use super::points::Naming;
 use super::{Member, Point, Ring};
 use crate::endpoint::EndpointIndex;
 use crate::small;
-use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Whether a builder has more to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Progress {
 #[derive(Clone, Debug)]
 struct Task {
     endpoint: EndpointIndex,
-    id: Box<str>,
+    id: Arc<str>,
     nodes: Range<u32>,
 }
 
@@ -33,7 +33,10 @@ struct Task {
 pub struct RingBuilder {
     buckets: Buckets,
     /// The ids of the new ring's endpoints, which settle ties.
-    ids: Vec<Box<str>>,
+    ids: Vec<Arc<str>>,
+    /// For a ring from nothing: what is still to be counted, so that each bucket gets the memory that it needs at once.
+    uncounted: Vec<Task>,
+    counts: Vec<u32>,
     removals: Vec<Task>,
     additions: Vec<Task>,
     /// Buckets to be sorted, each once.
@@ -48,8 +51,12 @@ impl RingBuilder {
     #[must_use]
     pub fn from_nothing(members: &[Member]) -> Self {
         let points = members.iter().map(|member| member.nodes as usize).fold(0, usize::saturating_add);
-        let additions = indexed(members).map(|(endpoint, member)| task(endpoint, member, 0..member.nodes)).collect();
-        Self::new(Buckets::for_points(points), members, Vec::new(), additions)
+        let additions: Vec<_> =
+            indexed(members).filter_map(|(endpoint, member)| task(endpoint, member, 0..member.nodes)).collect();
+        let mut builder = Self::new(Buckets::for_points(points), members, Vec::new(), additions.clone());
+        builder.counts = vec![0; builder.buckets.count()];
+        builder.uncounted = additions;
+        builder
     }
 
     /// The ring of `after`, from `ring`, which is that of `before`. When so much changed that the circle has to be cut
@@ -69,7 +76,9 @@ impl RingBuilder {
         Self {
             touched: vec![false; buckets.count()],
             buckets,
-            ids: members.iter().map(|member| member.id.clone()).collect(),
+            ids: members.iter().map(|member| Arc::clone(&member.id)).collect(),
+            uncounted: Vec::new(),
+            counts: Vec::new(),
             removals,
             additions,
             unsorted: Vec::new(),
@@ -87,7 +96,9 @@ impl RingBuilder {
     pub fn step(&mut self, max_points: usize) -> Progress {
         let mut budget = u32::try_from(max_points.max(1)).unwrap_or(u32::MAX);
         while budget > 0 {
-            if let Some(task) = next(&mut self.removals, &mut budget) {
+            if let Some(task) = next(&mut self.uncounted, &mut budget) {
+                self.count(&task);
+            } else if let Some(task) = next(&mut self.removals, &mut budget) {
                 self.remove(&task);
             } else if let Some(task) = next(&mut self.additions, &mut budget) {
                 self.add(&task);
@@ -107,30 +118,40 @@ impl RingBuilder {
         Ring { buckets: self.buckets }
     }
 
+    fn count(&mut self, task: &Task) {
+        let Self { naming, buckets, counts, .. } = self;
+        naming.places(&task.id, task.nodes.clone(), |hash| {
+            if let Some(count) = counts.get_mut(buckets.position(hash)) {
+                *count = count.saturating_add(1);
+            }
+        });
+    }
+
     fn remove(&mut self, task: &Task) {
-        for node in task.nodes.clone() {
-            let hash = self.naming.place(&task.id, node);
-            if let Some(bucket) = self.buckets.get_mut(self.buckets.position(hash)) {
+        let Self { naming, buckets, .. } = self;
+        naming.places(&task.id, task.nodes.clone(), |hash| {
+            if let Some(bucket) = buckets.get_mut(buckets.position(hash)) {
                 // One point only: another node of the same endpoint may have the same hash.
                 if let Some(at) = bucket.iter().position(|p| p.hash == hash && p.endpoint == task.endpoint) {
                     bucket.remove(at);
                 }
             }
-        }
+        });
     }
 
     fn add(&mut self, task: &Task) {
-        for node in task.nodes.clone() {
-            let hash = self.naming.place(&task.id, node);
-            let position = self.buckets.position(hash);
-            if let Some(bucket) = self.buckets.get_mut(position) {
+        let Self { naming, buckets, touched, unsorted, counts, .. } = self;
+        naming.places(&task.id, task.nodes.clone(), |hash| {
+            let position = buckets.position(hash);
+            if let Some(touched) = touched.get_mut(position).filter(|touched| !**touched) {
+                *touched = true;
+                unsorted.push(position);
+                buckets.reserve(position, counts.get(position).map_or(1, |count| *count as usize));
+            }
+            if let Some(bucket) = buckets.get_mut(position) {
                 bucket.push(Point { hash, endpoint: task.endpoint });
             }
-            if let Some(touched) = self.touched.get_mut(position).filter(|touched| !**touched) {
-                *touched = true;
-                self.unsorted.push(position);
-            }
-        }
+        });
     }
 
     /// What it cost, in virtual nodes placed: nearly sorted points are a sixteenth of the work.
@@ -154,8 +175,9 @@ fn indexed(members: &[Member]) -> impl Iterator<Item = (EndpointIndex, &Member)>
     (0..).map(EndpointIndex).zip(members)
 }
 
-fn task(endpoint: EndpointIndex, member: &Member, nodes: Range<u32>) -> Task {
-    Task { endpoint, id: member.id.clone(), nodes }
+/// None for no virtual nodes.
+fn task(endpoint: EndpointIndex, member: &Member, nodes: Range<u32>) -> Option<Task> {
+    (!nodes.is_empty()).then(|| Task { endpoint, id: Arc::clone(&member.id), nodes })
 }
 
 /// The next piece of the last task, no larger than the budget.
@@ -173,26 +195,21 @@ fn next(tasks: &mut Vec<Task>, budget: &mut u32) -> Option<Task> {
 
 /// What to take off and what to put on. An endpoint that stands at another position is taken off there and put on here.
 fn differences(before: &[Member], after: &[Member]) -> (Vec<Task>, Vec<Task>) {
-    let old: BTreeMap<&str, (EndpointIndex, &Member)> =
-        small::map(indexed(before).map(|(index, member)| (&*member.id, (index, member))));
-    let new: BTreeMap<&str, EndpointIndex> = small::map(indexed(after).map(|(index, member)| (&*member.id, index)));
     let (mut removals, mut additions) = (Vec::new(), Vec::new());
-    for (index, member) in indexed(before) {
-        if new.get(&*member.id) != Some(&index) {
-            removals.push(task(index, member, 0..member.nodes));
-        }
-    }
-    for (index, member) in indexed(after) {
-        match old.get(&*member.id) {
-            Some((at, was)) if *at == index => {
-                removals.push(task(index, member, member.nodes..was.nodes));
-                additions.push(task(index, member, was.nodes..member.nodes));
+    for position in 0..before.len().max(after.len()) {
+        let Ok(index) = u32::try_from(position).map(EndpointIndex) else { break };
+        match (before.get(position), after.get(position)) {
+            (Some(was), Some(is)) if was.id == is.id => {
+                removals.extend(task(index, is, is.nodes..was.nodes));
+                additions.extend(task(index, is, was.nodes..is.nodes));
             }
-            _ => additions.push(task(index, member, 0..member.nodes)),
+            (was, is) => {
+                removals.extend(was.and_then(|was| task(index, was, 0..was.nodes)));
+                additions.extend(is.and_then(|is| task(index, is, 0..is.nodes)));
+            }
         }
     }
-    let some = |tasks: Vec<Task>| tasks.into_iter().filter(|task| !task.nodes.is_empty()).collect();
-    (some(removals), some(additions))
+    (removals, additions)
 }
 
 #[cfg(test)]

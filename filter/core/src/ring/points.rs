@@ -2,7 +2,8 @@
 
 use crate::endpoint::{Endpoint, EndpointIndex};
 use crate::hash::hash;
-use std::fmt::Write;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// One virtual node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub struct Point {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The endpoint's id, which names its virtual nodes and settles ties.
-    pub id: Box<str>,
+    pub id: Arc<str>,
     /// Its virtual nodes that are on the ring now: the first so many.
     pub nodes: u32,
 }
@@ -47,15 +48,33 @@ pub fn members(endpoints: &[Endpoint], virtual_nodes: u32) -> Vec<Member> {
 
 /// Writes the names of virtual nodes, `{id}#{node}`, into one buffer.
 #[derive(Debug, Default)]
-pub(super) struct Naming(String);
+pub(super) struct Naming(Vec<u8>);
 
 impl Naming {
-    /// The place of a virtual node on the circle.
-    pub(super) fn place(&mut self, id: &str, node: u32) -> u64 {
+    /// Calls `each` with the places of an endpoint's virtual nodes on the circle.
+    pub(super) fn places(&mut self, id: &str, nodes: Range<u32>, mut each: impl FnMut(u64)) {
         self.0.clear();
-        // Writing to a String cannot fail; what is written names the node.
-        let _written = write!(self.0, "{id}#{node}").is_ok();
-        hash(self.0.as_bytes())
+        self.0.extend_from_slice(id.as_bytes());
+        self.0.push(b'#');
+        let prefix = self.0.len();
+        for node in nodes {
+            self.0.truncate(prefix);
+            self.push_number(node);
+            each(hash(&self.0));
+        }
+    }
+
+    /// In decimal. By hand, since formatting takes five times as long as all the rest of placing a point.
+    fn push_number(&mut self, number: u32) {
+        let mut power = 1_u32;
+        while number / power >= 10 {
+            power = power.saturating_mul(10);
+        }
+        while power > 0 {
+            let digit = u8::try_from(number / power % 10).unwrap_or_default();
+            self.0.push(b'0'.saturating_add(digit));
+            power /= 10;
+        }
     }
 }
 
@@ -89,6 +108,14 @@ mod tests {
 
     #[test]
     fn a_node_is_named_by_id_and_number() {
-        assert_eq!(Naming::default().place("gpu-7", 149), hash(b"gpu-7#149"));
+        let mut naming = Naming::default();
+        for id in ["gpu-7", "", "10.0.0.1:8000"] {
+            for nodes in [0..3, 8..12, 99..102, 149..150, 999..1_002, u32::MAX - 2..u32::MAX] {
+                let expected: Vec<_> = nodes.clone().map(|node| hash(format!("{id}#{node}").as_bytes())).collect();
+                let mut found = Vec::new();
+                naming.places(id, nodes, |place| found.push(place));
+                assert_eq!(found, expected, "{id}");
+            }
+        }
     }
 }

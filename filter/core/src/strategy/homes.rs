@@ -230,7 +230,7 @@ mod tests {
         for seed in 0..400usize {
             let scene = scene(holding(endpoints(2), &[0]), &[0, 1]);
             // Each round begins elsewhere in the generator's sequence.
-            assert!((0..seed).map(|_| scene.draw()).count() == seed);
+            assert!((0..seed).all(|_| scene.draw() > 0), "a zero once in 2^64");
             started_first += firsts(&scene, 1)[1];
         }
         // 400 · 0.2 = 80, ± 4 standard deviations of 8.

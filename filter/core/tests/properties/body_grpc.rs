@@ -88,7 +88,11 @@ proptest! {
 
     /// As clients write it, the name first, and behind or between any other fields.
     #[test]
-    fn the_name_is_read_wherever_it_stands(mut fields in fields(), name in "\\PC{1,40}", at in any::<prop::sample::Index>()) {
+    fn the_name_is_read_wherever_it_stands(
+        mut fields in fields(),
+        name in "\\PC{1,40}",
+        at in any::<prop::sample::Index>(),
+    ) {
         prop_assert_eq!(read(&framed(&fields), &[]), expected(&fields));
         fields.insert(at.index(fields.len() + 1), Field::Bytes(1, name.into_bytes()));
         prop_assert_eq!(read(&framed(&fields), &[]), expected(&fields), "{:?}", fields);

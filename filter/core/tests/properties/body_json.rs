@@ -70,8 +70,8 @@ impl<'de> Deserialize<'de> for FirstModel {
     }
 }
 
-/// What the scanner should say of a valid body: of several members `model` the first counts, and one that is no text, or
-/// empty, names no model. `None`: it is no JSON, or names something with half a character, which is no text either.
+/// What the scanner should say of a valid body: of several members `model` the first counts, and one that is no text,
+/// or empty, names no model. `None`: it is no JSON, or names something with half a character, which is no text either.
 fn expected(body: &[u8]) -> Option<Said> {
     let text = std::str::from_utf8(body).ok()?;
     serde_json::from_str::<IgnoredAny>(text).ok()?;
@@ -108,7 +108,7 @@ fn values() -> impl Strategy<Value = String> {
         4 => (texts(), any::<bool>()).prop_map(|(text, escaped)| written(&text, escaped)),
         1 => any::<f64>().prop_filter("JSON has no others", |n| n.is_finite()).prop_map(|n| Value::from(n).to_string()),
         1 => any::<i64>().prop_map(|n| n.to_string()),
-        1 => prop::sample::select(vec!["true", "false", "null", "-0", "1e5", "2E-7", "{}", "[]"]).prop_map(str::to_owned),
+        1 => prop::sample::select(vec!["true", "null", "-0", "1e5", "2E-7", "{}", "[]"]).prop_map(str::to_owned),
     ];
     leaf.prop_recursive(3, 12, 4, |inner| {
         prop_oneof![

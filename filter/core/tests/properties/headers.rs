@@ -81,7 +81,7 @@ proptest! {
     /// Any bytes at all, encoded, name the same model as they do in a header, slashes and question marks included.
     #[test]
     fn an_encoded_path_and_a_header_name_the_same_model(
-        model in prop::collection::vec(any::<u8>(), 1..12).prop_filter("white space around it", |m| m.trim_ascii() == m),
+        model in prop::collection::vec(any::<u8>(), 1..12).prop_filter("white space", |m| m.trim_ascii() == m),
         shape in 0..SHAPES,
     ) {
         let (path, _) = path(shape, &encoded(&model));
@@ -115,6 +115,23 @@ proptest! {
         prop_assert_eq!(request.model.unwrap(), Request::for_model(expected.as_bytes()).model.unwrap());
     }
 
+    /// The header that stands first in the configuration, of several with one name the first, among those that are not
+    /// empty; only then the path.
+    #[test]
+    fn the_first_header_in_the_configured_order_names_the_model(
+        headers in prop::collection::vec(("(a|b|c|d)", " ?[x-z]{0,2} ?"), 0..8),
+        order in Just(vec!["a", "b", "c"]).prop_shuffle(),
+    ) {
+        let model_headers = order.iter().map(|name| Box::from(*name)).collect();
+        let settings = RequestSettings { model_headers, ..settings() };
+        let path = (&b":path"[..], &b"/v2/models/p/infer"[..]);
+        let given = headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let request = Request::from_headers(&settings, given.chain([path]), None);
+        let named = |name: &&str| headers.iter().find(|(header, value)| header == name && !value.trim().is_empty());
+        let expected = order.iter().find_map(named).map_or("p", |(_, value)| value.trim());
+        prop_assert_eq!(request.model, Request::for_model(expected.as_bytes()).model);
+    }
+
     /// The first cookie of that very name that is not empty, among any others, however they are spread over headers.
     #[test]
     fn a_session_is_told_by_its_cookie(
@@ -130,7 +147,10 @@ proptest! {
     }
 
     #[test]
-    fn a_session_by_address_does_not_depend_on_the_port(address in any::<std::net::IpAddr>(), ports in any::<[u16; 2]>()) {
+    fn a_session_by_address_does_not_depend_on_the_port(
+        address in any::<std::net::IpAddr>(),
+        ports in any::<[u16; 2]>(),
+    ) {
         let session = |port| {
             let client = std::net::SocketAddr::new(address, port).to_string();
             Request::from_headers(&settings(), [], Some(client.as_bytes())).session
@@ -143,7 +163,7 @@ proptest! {
     #[test]
     fn a_damaged_header_list_is_read_or_refused(at in any::<usize>(), byte in any::<u8>(), cut in any::<usize>()) {
         let mut buffer =
-            serialize(&[("x-model-id", "llama"), (":path", "/v2/models/qwen/infer"), ("content-type", "application/grpc")]);
+            serialize(&[("x-model-id", "m"), (":path", "/v2/models/qwen/infer"), ("content-type", "application/grpc")]);
         let length = buffer.len();
         buffer[at % length] = byte;
         buffer.truncate(cut % (length + 1));

@@ -81,8 +81,8 @@ fn check(configs: &[Configured], held: &[Held]) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(fixed(800))]
 
-    /// Whatever the order of starts and ends, while endpoints are born again and configurations come and go: every count
-    /// is the sum of what is held there, never more than fits, never less than nothing, and nothing in the end.
+    /// Whatever the order of starts and ends, while endpoints are born again and configurations come and go: every
+    /// count is the sum of what is held there, never more than fits, never less than nothing, and nothing in the end.
     #[test]
     fn counts_are_the_sum_of_what_is_held(steps in steps()) {
         let mut registry = Registry::default();

@@ -48,7 +48,8 @@ proptest! {
             }
         }
         sent.clear();
-        prop_assert!((0..).map(EndpointIndex).take(scene.spots.len()).all(|n| (load.in_flight(n), load.cold(n)) == (0, 0)));
+        let mut all = (0..).map(EndpointIndex).take(scene.spots.len());
+        prop_assert!(all.all(|endpoint| (load.in_flight(endpoint), load.cold(endpoint)) == (0, 0)));
     }
 }
 

@@ -60,7 +60,11 @@ proptest! {
 
     /// Ring, hash and sessions outside a plan draw nothing: all proxies agree, whatever each has in flight.
     #[test]
-    fn what_goes_by_the_ring_goes_alike_in_every_proxy(scene in scenes(), asked in asked(), seeds in any::<[u64; 2]>()) {
+    fn what_goes_by_the_ring_goes_alike_in_every_proxy(
+        scene in scenes(),
+        asked in asked(),
+        seeds in any::<[u64; 2]>(),
+    ) {
         use warmroute_core::strategy::StrategyName::{Hash, Ring};
         let (busy, in_flight) = scene.live();
         let idle = crate::scene::Scene { busy: Vec::new(), ..scene }.live().0;

@@ -65,8 +65,8 @@ proptest! {
     }
 
     /// 32 endpoints whatever they are called: a share's standard deviation is its mean ÷ √150, 8 %, so 1.40 is almost
-    /// five of them, and one layout in some 2,000 goes beyond. The golden naming, which stays at 1.25, is checked beside
-    /// the ring itself.
+    /// five of them, and one layout in some 2,000 goes beyond. The golden naming, which stays at 1.25, is checked
+    /// beside the ring itself.
     #[test]
     fn shares_are_even_whatever_the_endpoints_are_called(names in names(32..=32)) {
         let shares = Ring::new(&named(names), 150).shares(32);
@@ -95,7 +95,10 @@ proptest! {
     /// have points.
     #[test]
     fn a_walk_meets_everybody_with_all_their_points(
-        weights in prop::collection::vec((prop::sample::select(vec![0.0, 0.01, 1.0, 3.0]), prop::option::of(0u32..20)), 0..20),
+        weights in prop::collection::vec(
+            (prop::sample::select(vec![0.0, 0.01, 1.0, 3.0]), prop::option::of(0u32..20)),
+            0..20,
+        ),
         key in any::<u64>(),
     ) {
         let mut all = pool(weights.len());

@@ -1,4 +1,5 @@
-//! A random pool with everything that may keep an endpoint from serving, a random request, and by hand who may serve it.
+//! A random pool with everything that may keep an endpoint from serving, a random request, and by hand who may serve
+//! it.
 
 use crate::endpoint;
 use proptest::prelude::*;

@@ -70,7 +70,7 @@ impl JsonScanner {
             At::Start => self.start(byte),
             At::Mark(read) => self.mark(read, byte),
             At::Key { comma } => self.before_key(comma, byte),
-            At::String(place, text) => return self.string(place, text, byte, name),
+            At::String(place, text) => self.string(place, text, byte, name),
             At::Colon => self.expect(byte, b':', At::Value),
             At::Value => self.value(byte),
             At::Scalar => self.scalar(byte),
