@@ -1,3 +1,7 @@
 //! The `warmroute` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    warmroute_control::main()
+}
