@@ -2,7 +2,7 @@
 # Runs the stages named, or all of them, each with its time, and ends with the sum: N passed, N failed.
 #
 #   lint     formatting, lints, documentation, dependencies
-#   native   the core and the test tools on this machine
+#   native   the core, the command line, fuzz targets, simulation and test tools on this machine
 #   wasm     the core's tests compiled to wasm32, under Node
 #   envoy    the built filter in a real Envoy
 #   compose  envoy/docker-compose.yaml on a real docker daemon
@@ -18,7 +18,7 @@ lint() { tools/lint.sh; }
 
 native() {
   local status=0
-  cargo test --no-fail-fast -p warmroute-core || status=1
+  cargo test --no-fail-fast -p warmroute-core -p warmroute-control -p warmroute-fuzz -p warmroute-sim || status=1
   cargo test --no-fail-fast -p warmroute-tests --lib --bins || status=1
   return "$status"
 }
