@@ -9,7 +9,8 @@ RUN := source tools/env.sh && cargo build --quiet -p warmroute-tests --bins && c
 # Arguments for the program that a target runs, e.g. make bench-cost ARGS=--quick
 ARGS ?=
 
-.PHONY: help setup build wasm demo up down test test-native test-wasm test-envoy test-envoy-matrix test-compose lint bench-cost docs
+.PHONY: help setup build wasm demo up down sim test test-native test-wasm test-envoy test-envoy-matrix test-compose fuzz lint \
+  bench-core bench-cost docs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -17,8 +18,8 @@ help: ## list the targets
 setup: ## find or install everything that the targets below need
 	@tools/setup.sh
 
-build: wasm ## build everything: the filters, the mock model server, the demo and the benches
-	@cargo build --quiet -p warmroute-tests --bins
+build: wasm ## build everything: the filters, the command line, the mock model server, the demo and the benches
+	@cargo build --quiet -p warmroute-control -p warmroute-tests --bins
 
 wasm: ## build the filters into target/wasm/
 	@tools/setup.sh wasm
@@ -31,6 +32,9 @@ demo: wasm ## show cold loads and latency by round robin and by Warmroute (about
 up: wasm ## start eight mock model servers and one Envoy, and leave them running
 	@tools/setup.sh envoy
 	@$(RUN) demo -- up $(ARGS)
+
+sim: ## simulate pools of GPUs under many loads and strategies, and check what is promised (ARGS=--quick)
+	@cargo run --quiet --release -p warmroute-sim -- table $(ARGS)
 
 down: ## stop what `make up` started
 	@$(RUN) demo -- down
@@ -61,6 +65,12 @@ test-compose: ## run envoy/docker-compose.yaml on a real docker daemon
 lint: ## check formatting, lints, documentation, dependencies and scripts
 	@tools/setup.sh wasm lint
 	@tools/lint.sh
+
+fuzz: ## search for inputs that break the core, a minute for each target (ARGS="json_body --seconds 600")
+	@tools/fuzz.sh $(ARGS)
+
+bench-core: ## measure picks, rings, plans and request reading in the core
+	@cargo bench --quiet -p warmroute-core -- $(ARGS)
 
 bench-cost: wasm ## measure the CPU that a request costs in Envoy, with and without Warmroute
 	@tools/setup.sh envoy bench
