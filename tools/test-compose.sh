@@ -261,9 +261,9 @@ models_spread() {
 forged_header_ignored() {
   local endpoint
   for endpoint in "${ENDPOINTS[@]}"; do
-    ask model-01 --header "x-gateway-destination-endpoint: $(address_of "$endpoint")"
-    WHY="asked for $(address_of "$endpoint"), served by $SERVED instead of ${HOME_OF[model-01]} (status $STATUS)"
-    [[ $STATUS == 200 && $SERVED == "${HOME_OF[model-01]}" ]] || return 1
+    ask classifier-01 --header "x-gateway-destination-endpoint: $(address_of "$endpoint")"
+    WHY="asked for $(address_of "$endpoint"), served by $SERVED instead of ${HOME_OF[classifier-01]} (status $STATUS)"
+    [[ $STATUS == 200 && $SERVED == "${HOME_OF[classifier-01]}" ]] || return 1
   done
 }
 
@@ -288,40 +288,40 @@ endpoints_add_up() {
 fallback_serves() {
   local victim
   for victim in "${ENDPOINTS[@]}"; do
-    if [[ $(address_of "$victim") == "${HOME_OF[model-01]}" ]]; then break; fi
+    if [[ $(address_of "$victim") == "${HOME_OF[classifier-01]}" ]]; then break; fi
   done
   compose 60 stop --timeout 2 "$victim" >/dev/null 2>&1
-  ask model-01
-  WHY="status $STATUS, served by '$SERVED' with ${HOME_OF[model-01]} stopped"
-  [[ $STATUS == 200 && -n $SERVED && $SERVED != "${HOME_OF[model-01]}" ]] || return 1
+  ask classifier-01
+  WHY="status $STATUS, served by '$SERVED' with ${HOME_OF[classifier-01]} stopped"
+  [[ $STATUS == 200 && -n $SERVED && $SERVED != "${HOME_OF[classifier-01]}" ]] || return 1
   compose 60 start "$victim" >/dev/null 2>&1
-  WHY="$victim was started again and does not serve model-01"
+  WHY="$victim was started again and does not serve classifier-01"
   eventually 20 home_again
 }
 
 home_again() {
   for _ in 1 2 3; do
-    ask model-01
-    [[ $SERVED == "${HOME_OF[model-01]}" ]] || return 1
+    ask classifier-01
+    [[ $SERVED == "${HOME_OF[classifier-01]}" ]] || return 1
   done
 }
 
 # The files reach Envoy through a mounted folder: a rename outside must be seen inside.
 config_reloads() {
   cp "$CONFIG/filter.yaml" "$CONFIG/filter.before"
-  sed "s/\"address\": \"${HOME_OF[model-01]}\"/&, \"unhealthy\": true/" "$CONFIG/filter.yaml" >"$CONFIG/filter.next"
+  sed "s/\"address\": \"${HOME_OF[classifier-01]}\"/&, \"unhealthy\": true/" "$CONFIG/filter.yaml" >"$CONFIG/filter.next"
   mv "$CONFIG/filter.next" "$CONFIG/filter.yaml"
-  WHY="model-01 stays on ${HOME_OF[model-01]}, which is marked unhealthy"
+  WHY="classifier-01 stays on ${HOME_OF[classifier-01]}, which is marked unhealthy"
   eventually 20 left_home || return 1
   mv "$CONFIG/filter.before" "$CONFIG/filter.yaml"
-  WHY="model-01 does not go back to ${HOME_OF[model-01]}"
+  WHY="classifier-01 does not go back to ${HOME_OF[classifier-01]}"
   eventually 20 home_again
 }
 
 left_home() {
   for _ in 1 2 3; do
-    ask model-01
-    [[ $STATUS == 200 && -n $SERVED && $SERVED != "${HOME_OF[model-01]}" ]] || return 1
+    ask classifier-01
+    [[ $STATUS == 200 && -n $SERVED && $SERVED != "${HOME_OF[classifier-01]}" ]] || return 1
   done
 }
 
