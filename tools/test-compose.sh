@@ -18,7 +18,7 @@ MOCK=target/debug/mock-model-server
 FILTER=target/wasm/warmroute_filter.wasm
 PROJECT=warmroute-test-$$
 ENDPOINTS=(gpu-{0..7})
-MODELS=(model-{01..16})
+MODELS=(classifier-{01..16})
 
 PASSED=0 FAILED=0 WHY=""
 WORK="" CONFIG="" DATA="" DAEMON="" STARTED=""
