@@ -90,7 +90,8 @@ fn requests(c: &mut Criterion) {
     group.bench_function("20 headers, model in a header", |b| {
         b.iter(|| black_box(Request::from_headers(&settings, black_box(&headers).iter().copied(), None)));
     });
-    let body = format!(r#"{{"messages":[{{"role":"user","content":"{}"}}],"model":"llama"}}"#, "lorem ipsum ".repeat(84));
+    let body =
+        format!(r#"{{"messages":[{{"role":"user","content":"{}"}}],"model":"llama"}}"#, "lorem ipsum ".repeat(84));
     group.throughput(Throughput::Bytes(body.len() as u64));
     group.bench_function("a JSON body of one KiB, model at its end", |b| {
         b.iter(|| {
