@@ -16,6 +16,8 @@ use std::time::Duration;
 pub struct Home {
     /// Where it is.
     pub endpoint: EndpointIndex,
+    /// The endpoint's key, by which it is found in the next set of endpoints.
+    pub key: u64,
     /// When a request of the model was last sent there; requests under way share the plan.
     pub sent: Cell<Option<Duration>>,
 }
@@ -58,17 +60,27 @@ impl PoolPlan {
 
     /// A request of the model was sent to the endpoint.
     pub fn sent(&self, model_hash: u64, endpoint: EndpointIndex, now: Duration) {
-        let home = self.get(model_hash).and_then(|model| model.homes.iter().find(|home| home.endpoint == endpoint));
-        if let Some(home) = home {
+        if let Some(home) = self.home(model_hash, endpoint) {
             home.sent.set(Some(now));
         }
+    }
+
+    /// What was sent there was sent in vain: the model need not be there.
+    pub fn failed(&self, model_hash: u64, endpoint: EndpointIndex) {
+        if let Some(home) = self.home(model_hash, endpoint) {
+            home.sent.set(None);
+        }
+    }
+
+    fn home(&self, model_hash: u64, endpoint: EndpointIndex) -> Option<&Home> {
+        self.get(model_hash)?.homes.iter().find(|home| home.endpoint == endpoint)
     }
 
     /// Whether a request of the model was sent to the endpoint, its home, not longer ago than `age`.
     #[must_use]
     pub fn sent_within(&self, model_hash: u64, endpoint: EndpointIndex, now: Duration, age: Duration) -> bool {
-        let mut homes = self.get(model_hash).into_iter().flat_map(|model| &model.homes);
-        homes.any(|home| home.endpoint == endpoint && home.sent.get().is_some_and(|at| now.saturating_sub(at) < age))
+        let sent = self.home(model_hash, endpoint).and_then(|home| home.sent.get());
+        sent.is_some_and(|at| now.saturating_sub(at) < age)
     }
 
     /// The plan's version; 0 when there is no plan.
@@ -85,13 +97,10 @@ impl PoolPlan {
 }
 
 fn planned(placement: &Placement, roster: &Roster, before: Option<&PlannedModel>) -> PlannedModel {
-    let sent = |endpoint| {
-        let home = before?.homes.iter().find(|home| home.endpoint == endpoint)?;
-        home.sent.get()
-    };
-    let homes = placement.homes.iter().filter_map(|key| roster.position(*key));
+    let sent = |key| before?.homes.iter().find(|home| home.key == key)?.sent.get();
+    let homes = placement.homes.iter().filter_map(|key| Some((*key, roster.position(*key)?)));
     PlannedModel {
-        homes: homes.map(|endpoint| Home { endpoint, sent: Cell::new(sent(endpoint)) }).collect(),
+        homes: homes.map(|(key, endpoint)| Home { endpoint, key, sent: Cell::new(sent(key)) }).collect(),
         tail: placement.tail,
     }
 }
@@ -146,6 +155,31 @@ mod tests {
         assert_eq!(positions(&resolved, 3), [2]);
         let sent: Vec<_> = resolved.get(1).unwrap().homes.iter().map(|home| home.sent.get()).collect();
         assert_eq!(sent, [None, Some(NOW)], "what is known of a home that stays is kept");
+    }
+
+    /// Positions shift when an endpoint goes: what was sent is of the endpoint, not of its position.
+    #[test]
+    fn what_was_sent_follows_its_endpoint() {
+        let pool = endpoints(3);
+        let plan = Plan::new(1, [(1, placement(&pool, &[1, 2]))]);
+        let before = PoolPlan::resolve(&plan, &roster(&pool), &PoolPlan::default());
+        before.sent(1, EndpointIndex(1), NOW);
+        let after = PoolPlan::resolve(&plan, &roster(&pool[1..]), &before);
+        assert_eq!(positions(&after, 1), [0, 1]);
+        let age = Duration::from_secs(1);
+        assert!(after.sent_within(1, EndpointIndex(0), NOW, age) && !after.sent_within(1, EndpointIndex(1), NOW, age));
+    }
+
+    #[test]
+    fn what_failed_was_not_sent() {
+        let pool = endpoints(2);
+        let plan = Plan::new(1, [(1, placement(&pool, &[0, 1]))]);
+        let plan = PoolPlan::resolve(&plan, &roster(&pool), &PoolPlan::default());
+        (0..2).for_each(|n| plan.sent(1, EndpointIndex(n), NOW));
+        plan.failed(1, EndpointIndex(0));
+        plan.failed(7, EndpointIndex(1));
+        let sent = [0, 1].map(|n| plan.sent_within(1, EndpointIndex(n), NOW, Duration::from_secs(1)));
+        assert_eq!(sent, [false, true]);
     }
 
     #[test]

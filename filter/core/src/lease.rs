@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-/// How long a lease lasts without being renewed: ten ticks, so that a busy event loop does not lose it.
+/// How long a lease lasts without being renewed: long enough that a busy event loop does not lose it.
 pub const TERM: Duration = Duration::from_secs(1);
 
 /// Who holds it, and until when.

@@ -25,6 +25,7 @@ pub trait Load {
 /// What is in flight at one life of one address.
 #[derive(Debug, Default)]
 struct Counts {
+    requests: Cell<u32>,
     weight: Cell<u32>,
     cold: Cell<u32>,
 }
@@ -39,7 +40,7 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// What was in flight there just before.
+    /// Requests that were in flight there just before, whatever their weights.
     #[must_use]
     pub fn before(&self) -> u32 {
         self.before
@@ -48,7 +49,8 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let Counts { weight, cold } = &*self.counts;
+        let Counts { requests, weight, cold } = &*self.counts;
+        requests.set(requests.get().saturating_sub(1));
         weight.set(weight.get().saturating_sub(self.weight));
         cold.set(cold.get().saturating_sub(u32::from(self.cold)));
     }
@@ -66,9 +68,10 @@ impl PoolLoad {
     #[must_use]
     pub fn start(&self, endpoint: EndpointIndex, weight: u32, cold: bool) -> Option<InFlight> {
         let counts = Rc::clone(self.counts.get(endpoint.position())?);
-        let before = counts.weight.get();
-        let weight = weight.min(u32::MAX.saturating_sub(before));
-        counts.weight.set(before.saturating_add(weight));
+        let (before, sum) = (counts.requests.get(), counts.weight.get());
+        let weight = weight.min(u32::MAX.saturating_sub(sum));
+        counts.requests.set(before.saturating_add(1));
+        counts.weight.set(sum.saturating_add(weight));
         counts.cold.set(counts.cold.get().saturating_add(u32::from(cold)));
         Some(InFlight { counts, weight, cold, before })
     }
@@ -181,7 +184,7 @@ mod tests {
         let heavy = load.start(FIRST, 8, false);
         let cold = load.start(FIRST, 1, true);
         assert_eq!((load.in_flight(FIRST), load.cold(FIRST)), (9, 1));
-        assert_eq!(cold.as_ref().map(InFlight::before), Some(8));
+        assert_eq!(cold.as_ref().map(InFlight::before), Some(1), "one request, whatever it weighs");
         drop(heavy);
         assert_eq!((load.in_flight(FIRST), load.cold(FIRST)), (1, 1));
         drop(cold);

@@ -12,7 +12,8 @@
 //! | update, unknown type, or no model | power of two choices |
 
 use crate::eligibility::Need;
-use crate::endpoint::EndpointIndex;
+use crate::endpoint::{Endpoint, EndpointIndex};
+use crate::homes::PoolPlan;
 use crate::load::Load;
 use crate::payload::PayloadClass;
 use crate::pool::Pool;
@@ -20,7 +21,9 @@ use crate::refusal::Refusal;
 use crate::request::{Request, RequestType};
 use crate::settings::UpdateScope;
 use crate::strategy::{KeyHash, PickList, Residency, StrategyName, View};
+use arrayvec::ArrayVec;
 use rand::Rng;
+use std::ops::Deref;
 use std::time::Duration;
 
 /// What to do with a request.
@@ -45,8 +48,10 @@ pub struct Pick {
     pub reason: Reason,
     /// What the request counts as in flight.
     pub weight: u32,
-    /// Marks of models as unknown were ignored, since they left nobody.
+    /// Marks of models as unknown were ignored, since they left nobody, or nobody who has the model.
     pub marks_ignored: bool,
+    /// The session decided where it goes.
+    pub keeps_session: bool,
 }
 
 /// Why a strategy was taken.
@@ -148,10 +153,15 @@ pub fn answer(
     let class = payload_class(pool, request);
     let weight = class.map_or(1, |(_, class)| class.weight);
     let (strategy, reason) = route(pool, request);
-    let view = view(pool, load, residency, request, now, endpoints, &plan);
-    let answered = |endpoints, marks_ignored| Answer::Pick(Pick { endpoints, strategy, reason, weight, marks_ignored });
+    let holders = holders(pool, request, &plan);
+    let view = view(pool, load, residency, request, now, endpoints, &plan, &holders);
+    let keeps_session = reason == Reason::Session || strategy == StrategyName::Homes && request.session.is_some();
+    let unheeded = !pool.unknown().is_empty(now) && view.unknown.is_none();
+    let answered = |endpoints, marks_ignored| {
+        Answer::Pick(Pick { endpoints, strategy, reason, weight, marks_ignored, keeps_session })
+    };
     match pool.strategy(strategy).pick(request, &view, rng) {
-        Ok(endpoints) => answered(endpoints, false),
+        Ok(endpoints) => answered(endpoints, unheeded),
         // Marks alone must not leave a model without anybody: a client's wrong names would be enough to cause them.
         Err(_) if view.unknown.is_some() => {
             let view = View { unknown: None, ..view };
@@ -163,19 +173,21 @@ pub fn answer(
 }
 
 /// The pool as a strategy sees it for `request`.
+#[expect(clippy::too_many_arguments, reason = "what a view borrows comes from as many places")]
 pub(crate) fn view<'a>(
     pool: &'a Pool,
     load: &'a dyn Load,
     residency: &'a dyn Residency,
     request: &Request<'_>,
     now: Duration,
-    endpoints: &'a [crate::endpoint::Endpoint],
-    plan: &'a crate::homes::PoolPlan,
+    endpoints: &'a [Endpoint],
+    plan: &'a PoolPlan,
+    holders: &'a Holders<'a>,
 ) -> View<'a> {
     let settings = pool.settings();
     let class = payload_class(pool, request);
     let model_hash = request.model.as_ref().map(|model| model.hash);
-    View {
+    let view = View {
         endpoints,
         roster: pool.roster(),
         ring: pool.ring().unwrap_or(pool.no_ring()),
@@ -183,7 +195,7 @@ pub(crate) fn view<'a>(
         residency,
         plan,
         unknown: (!pool.unknown().is_empty(now)).then(|| pool.unknown()),
-        holders: holders(pool, request.request_type, model_hash),
+        holders,
         need: Need { model_hash, labels: class.map_or(&[], |(_, class)| &class.labels) },
         class: class.map(|(position, _)| position),
         slots: settings.slots,
@@ -191,18 +203,61 @@ pub(crate) fn view<'a>(
         now,
         residency_age: pool.residency_age(now),
         wanted: usize::from(settings.fallbacks).saturating_add(1),
+    };
+    if marks_leave_the_model(&view) { view } else { View { unknown: None, ..view } }
+}
+
+/// Whether some endpoint that has the model, by the plan or by what is told, is not marked for it. One that has it and
+/// says "not found" may mean anything else, and all of its requests would have to load it elsewhere.
+fn marks_leave_the_model(view: &View<'_>) -> bool {
+    if view.unknown.is_none() {
+        return true;
     }
+    let homes = view.planned().map_or(&[][..], |planned| &planned.homes).iter().map(|home| home.endpoint);
+    let has_it = || homes.clone().chain(view.holders.iter().copied());
+    let unmarked = View { unknown: None, ..*view };
+    has_it().any(|endpoint| view.may_serve(endpoint)) || !has_it().any(|endpoint| unmarked.may_serve(endpoint))
 }
 
 fn payload_class<'a>(pool: &'a Pool, request: &Request<'_>) -> Option<(usize, &'a PayloadClass)> {
     pool.settings().payload.class_of(request.payload_bytes)
 }
 
-fn holders(pool: &Pool, request_type: RequestType, model_hash: Option<u64>) -> &[EndpointIndex] {
-    match model_hash {
-        Some(_) if request_type != RequestType::Inference && pool.settings().updates == UpdateScope::Pool => &[],
-        Some(model) => pool.roster().holders(model),
-        None => &[],
+/// Endpoints that have a model.
+pub(crate) enum Holders<'a> {
+    /// As they tell.
+    Told(&'a [EndpointIndex]),
+    /// And by the plan; the first of them.
+    Planned(ArrayVec<EndpointIndex, 32>),
+}
+
+impl Deref for Holders<'_> {
+    type Target = [EndpointIndex];
+
+    fn deref(&self) -> &[EndpointIndex] {
+        match self {
+            Self::Told(told) => told,
+            Self::Planned(all) => all,
+        }
+    }
+}
+
+/// Who is to be preferred because it has the model: an update concerns its homes, too.
+pub(crate) fn holders<'a>(pool: &'a Pool, request: &Request<'_>, plan: &PoolPlan) -> Holders<'a> {
+    let Some(model) = request.model.as_ref().map(|model| model.hash) else { return Holders::Told(&[]) };
+    let told = pool.roster().holders(model);
+    if request.request_type == RequestType::Inference {
+        return Holders::Told(told);
+    }
+    if pool.settings().updates == UpdateScope::Pool {
+        return Holders::Told(&[]);
+    }
+    match plan.get(model) {
+        None => Holders::Told(told),
+        Some(planned) => {
+            let homes = planned.homes.iter().map(|home| home.endpoint).filter(|home| !told.contains(home));
+            Holders::Planned(told.iter().copied().chain(homes).take(32).collect())
+        }
     }
 }
 
@@ -216,8 +271,10 @@ fn route(pool: &Pool, request: &Request<'_>) -> (StrategyName, Reason) {
         (RequestType::Inference, None) if session => (StrategyName::Hash, Reason::Session),
         (RequestType::Inference, None) => (StrategyName::P2c, Reason::NoModel),
         (RequestType::Inference, Some(model)) => match pool.settings().strategy_of(model.hash) {
+            // Homes need no ring, but to fill the list.
+            StrategyName::Homes if pool.plan().get(model.hash).is_some() => (StrategyName::Homes, Reason::Model),
             name if name.needs_ring() && pool.ring().is_none() => (StrategyName::P2c, Reason::RingPending),
-            StrategyName::Homes if pool.plan().get(model.hash).is_none() => (StrategyName::Ring, Reason::NotPlanned),
+            StrategyName::Homes => (StrategyName::Ring, Reason::NotPlanned),
             StrategyName::Hash if KeyHash::key(request).is_none() => (StrategyName::P2c, Reason::NoKey),
             name if session && !name.needs_ring() => (StrategyName::Hash, Reason::Session),
             name => (name, Reason::Model),
@@ -229,7 +286,7 @@ fn route(pool: &Pool, request: &Request<'_>) -> (StrategyName, Reason) {
 mod tests {
     use super::*;
     use crate::endpoint::tests::endpoints;
-    use crate::endpoint::{Endpoint, Resident, Servable};
+    use crate::endpoint::{Resident, Servable};
     use crate::hash::hash;
     use crate::live::LivePool;
     use crate::load::Registry;
@@ -309,6 +366,78 @@ mod tests {
         let pick = pick_of(&live, &Request::for_model(b"llama"));
         assert_eq!((pick.strategy, pick.reason, pick.endpoints[0].0), (StrategyName::Homes, Reason::Model, 2));
         assert_eq!(pick_of(&live, &Request::for_model(b"bert")).reason, Reason::NotPlanned);
+    }
+
+    fn planned(homes: &[usize], pool: Vec<Endpoint>) -> LivePool {
+        let homes = homes.iter().map(|n| pool[*n].key()).collect();
+        let plan = PlanSource::Fixed(Plan::new(1, [(hash(b"llama"), Placement { homes, tail: false })]));
+        live(PoolSettings { plan, ..by(StrategyName::Homes) }, Some(pool))
+    }
+
+    #[test]
+    fn homes_serve_before_the_ring_is_built() {
+        let set = endpoints(4);
+        let placement = Placement { homes: [set[2].key()].into(), tail: false };
+        let plan = PlanSource::Fixed(Plan::new(1, [(hash(b"llama"), placement)]));
+        let mut pool = Pool::new(PoolSettings { plan, ..by(StrategyName::Homes) });
+        pool.take(set, None);
+        let live = LivePool::new(pool, &mut Registry::default());
+        let pick = pick_of(&live, &Request::for_model(b"llama"));
+        assert_eq!((pick.strategy, pick.reason, pick.endpoints[0].0), (StrategyName::Homes, Reason::Model, 2));
+        assert_eq!(pick.endpoints.len(), 3, "with fallbacks");
+        assert_eq!(pick_of(&live, &Request::for_model(b"bert")).reason, Reason::RingPending);
+    }
+
+    /// A home that says "not found" is passed over while another one is left; when none is, all of them may serve.
+    #[test]
+    fn marks_never_take_a_model_off_all_of_its_homes() {
+        let live = planned(&[1, 2], endpoints(5));
+        let request = Request::for_model(b"llama");
+        let firsts = || -> Vec<u32> {
+            let pick = |seed| match live.answer(&request, NOW, &mut Xoshiro256PlusPlus::seed_from_u64(seed)) {
+                Answer::Pick(pick) => pick.endpoints[0].0,
+                answer => panic!("{answer:?}"),
+            };
+            (0..40).map(pick).collect()
+        };
+        let key = |n: u32| live.pool().endpoint(EndpointIndex(n)).unwrap().key();
+        live.pool().unknown().mark(key(1), hash(b"llama"), NOW);
+        assert!(firsts().iter().all(|n| *n == 2));
+        assert!(!pick_of(&live, &request).marks_ignored);
+        live.pool().unknown().mark(key(2), hash(b"llama"), NOW);
+        let both = firsts();
+        assert!(both.contains(&1) && both.contains(&2) && both.iter().all(|n| [1, 2].contains(n)), "{both:?}");
+        assert!(pick_of(&live, &request).marks_ignored);
+    }
+
+    #[test]
+    fn marks_never_take_a_model_off_all_who_hold_it() {
+        let mut set = endpoints(4);
+        set[3].resident = Some(Resident::from_ids(["llama"]));
+        let live = live(by(StrategyName::P2c), Some(set));
+        let request = Request::for_model(b"llama");
+        live.pool().unknown().mark(live.pool().endpoint(EndpointIndex(3)).unwrap().key(), hash(b"llama"), NOW);
+        let pick = pick_of(&live, &request);
+        assert_eq!((pick.endpoints[0].0, pick.marks_ignored), (3, true));
+    }
+
+    /// Who is told to hold it, and who should by the plan: an unload must not go to a random endpoint.
+    #[test]
+    fn an_update_goes_to_a_home_of_its_model() {
+        let mut set = endpoints(12);
+        set[7].resident = Some(Resident::from_ids(["llama"]));
+        let live = planned(&[4, 9], set);
+        let mut used: Vec<u32> = (0..200)
+            .map(|seed| {
+                match live.answer(&Request::update(b"llama"), NOW, &mut Xoshiro256PlusPlus::seed_from_u64(seed)) {
+                    Answer::Pick(pick) => pick.endpoints[0].0,
+                    answer => panic!("{answer:?}"),
+                }
+            })
+            .collect();
+        used.sort_unstable();
+        used.dedup();
+        assert_eq!(used, [4, 7, 9]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct Pool {
     no_ring: Ring,
     strategies: Strategies,
     plan: RefCell<PoolPlan>,
-    unknown: UnknownModels,
+    unknown: Rc<UnknownModels>,
 }
 
 /// What is computed from a set of endpoints.
@@ -37,7 +37,7 @@ struct Known {
     endpoints: Box<[Endpoint]>,
     roster: Roster,
     /// `None` while it is being built.
-    ring: Option<Ring>,
+    ring: Option<Rc<Ring>>,
     seen: Option<Duration>,
 }
 
@@ -52,7 +52,7 @@ impl Pool {
             no_ring: Ring::default(),
             strategies: Strategies::default(),
             plan: RefCell::default(),
-            unknown: UnknownModels::default(),
+            unknown: Rc::default(),
         }
     }
 
@@ -68,6 +68,11 @@ impl Pool {
 
     /// Takes a new set of endpoints with its ring, or without one while that is being built.
     pub fn take(&mut self, endpoints: Vec<Endpoint>, ring: Option<Ring>) {
+        self.take_shared(endpoints, ring.map(Rc::new));
+    }
+
+    /// The same with a ring that another pool has, too.
+    pub fn take_shared(&mut self, endpoints: Vec<Endpoint>, ring: Option<Rc<Ring>>) {
         let health = Health::of(&endpoints, self.settings.panic_threshold);
         let roster = Roster::new(&endpoints, &self.settings.payload, health);
         self.strategies.update(&roster);
@@ -77,6 +82,16 @@ impl Pool {
             PlanSource::None | PlanSource::SelfMade(_) => PoolPlan::default(),
         };
         self.known = Some(Known { endpoints: endpoints.into_boxed_slice(), roster, ring, seen: None });
+    }
+
+    /// Goes on where the pool of the same cluster was: who does not know which model, and which homes have theirs by now.
+    pub fn succeed(&mut self, before: &Self) {
+        self.unknown = Rc::clone(&before.unknown);
+        if let (Some(known), PlanSource::Fixed(fixed)) = (&self.known, &self.settings.plan)
+            && let Ok(old) = before.plan.try_borrow()
+        {
+            *self.plan.get_mut() = PoolPlan::resolve(fixed, &known.roster, &old);
+        }
     }
 
     /// Says when what is known of residency was seen.
@@ -127,7 +142,13 @@ impl Pool {
     /// The ring; `None` while it is being built, and until the endpoints are known. Empty where nothing walks it.
     #[must_use]
     pub fn ring(&self) -> Option<&Ring> {
-        self.known.as_ref()?.ring.as_ref()
+        self.known.as_ref()?.ring.as_deref()
+    }
+
+    /// The ring, for another pool to have as well.
+    #[must_use]
+    pub fn shared_ring(&self) -> Option<Rc<Ring>> {
+        self.known.as_ref()?.ring.clone()
     }
 
     /// A ring that owns nothing, in the place of one that is not there.
@@ -139,13 +160,17 @@ impl Pool {
     /// The ring is built now.
     pub fn set_ring(&mut self, ring: Ring) {
         if let Some(known) = &mut self.known {
-            known.ring = Some(ring);
+            known.ring = Some(ring.into());
         }
     }
 
-    /// How long ago, at most, what is known of residency was seen.
+    /// How long ago, at most, what is known of residency was seen. A planner of our own sees each request as it is sent:
+    /// it knows best what that has loaded and what had to make room for it.
     #[must_use]
     pub fn residency_age(&self, now: Duration) -> Duration {
+        if matches!(self.settings.plan, PlanSource::SelfMade(_)) {
+            return Duration::ZERO;
+        }
         let seen = self.known.as_ref().and_then(|known| known.seen);
         seen.map_or(RESIDENCY_AGE, |seen| now.saturating_sub(seen).saturating_add(RESIDENCY_LAG))
     }

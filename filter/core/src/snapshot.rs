@@ -1,8 +1,9 @@
 //! All pools at one moment, by the name of Envoy's cluster.
 //!
-//! A pool is at work at once, and its ring is built in slices: until it is there, the pool of the configuration before
-//! serves in its place, if there was one for the cluster, else requests go by power of two choices. A ring that is
-//! built from that of the pool before costs only what changed.
+//! A pool is at work at once, and its ring is built in slices. Until it is there, the new endpoints serve by the ring of
+//! the pool before, if there was one for the cluster and most of them are on it, else by power of two choices: whoever
+//! was drained, marked or removed gets nothing more, and whoever came serves. A ring that is built from that of the pool
+//! before costs only what changed.
 
 use crate::config::PoolConfig;
 use crate::endpoint::Endpoint;
@@ -60,8 +61,7 @@ impl Snapshot {
         match config.endpoints.take_if(|_| config.settings.needs_ring()) {
             Some(endpoints) => {
                 let building = Building::new(cluster, config, endpoints, old);
-                let serving = old.map_or_else(|| Rc::new(building.without_ring(registry)), Rc::clone);
-                self.pools.insert(building.cluster.clone(), serving);
+                self.pools.insert(building.cluster.clone(), Rc::new(building.stand_in(old, registry)));
                 self.building.push(building);
             }
             None => {
@@ -101,6 +101,7 @@ impl Building {
     fn new(cluster: Box<[u8]>, config: PoolConfig, endpoints: Vec<Endpoint>, old: Option<&Rc<LivePool>>) -> Self {
         let nodes = config.settings.virtual_nodes;
         let before = old.map(|live| live.pool()).filter(|pool| pool.settings().virtual_nodes == nodes);
+        // Another number of virtual nodes is another ring, but positions stay.
         let (endpoints, ring) = match before.and_then(|pool| Some((pool.endpoints()?, pool.ring()?))) {
             Some((old, ring)) if !ring.is_empty() => {
                 let endpoints = arrange(old, endpoints);
@@ -108,6 +109,7 @@ impl Building {
                 (endpoints, ring)
             }
             _ => {
+                let endpoints = arrange(old.and_then(|live| live.pool().endpoints()).unwrap_or_default(), endpoints);
                 let ring = RingBuilder::from_nothing(&members(&endpoints, nodes));
                 (endpoints, ring)
             }
@@ -115,14 +117,24 @@ impl Building {
         Self { cluster, config, endpoints, ring }
     }
 
-    fn pool(&self, ring: Option<Ring>) -> Pool {
+    /// The pool until its ring is there.
+    fn stand_in(&self, old: Option<&Rc<LivePool>>, registry: &mut Registry) -> LivePool {
         let mut pool = Pool::new(Rc::clone(&self.config.settings));
-        pool.take(self.endpoints.clone(), ring);
-        pool
+        pool.take_shared(self.endpoints.clone(), old.and_then(|old| self.ring_of(old.pool())));
+        let mut live = LivePool::new(pool, registry);
+        if let Some(old) = old {
+            live.stand_in(old);
+        }
+        live
     }
 
-    fn without_ring(&self, registry: &mut Registry) -> LivePool {
-        LivePool::new(self.pool(None), registry)
+    /// The ring of the pool before, if at least half of the endpoints are on it: those that are not get no requests by
+    /// it, and the others must be able to bear them. Where an endpoint that is gone stood, the one serves that has its
+    /// position now.
+    fn ring_of(&self, old: &Pool) -> Option<Rc<Ring>> {
+        let before = old.endpoints()?;
+        let stayed = self.endpoints.iter().zip(before).filter(|(new, old)| new.id == old.id).count();
+        old.shared_ring().filter(|ring| !ring.is_empty() && stayed.saturating_mul(2) >= self.endpoints.len())
     }
 
     fn finish(self, registry: &mut Registry) -> (Box<[u8]>, LivePool) {
@@ -227,16 +239,15 @@ mod tests {
         assert_eq!(pick(&at_once, b"a", &request), built, "slices make no difference");
     }
 
-    /// One of 40 endpoints is new: only its points are placed, and the old pool serves in the meantime.
+    /// One of 40 endpoints is new: only its points are placed, and the old ring serves in the meantime.
     #[test]
-    fn a_changed_pool_costs_what_changed_and_the_old_one_serves_meanwhile() {
+    fn a_changed_pool_costs_what_changed_and_the_old_ring_serves_meanwhile() {
         let mut registry = Registry::default();
         let before = Snapshot::complete(vec![config("a", StrategyName::Ring, endpoints(39))], &mut registry);
         let request = Request::for_model(b"llama");
         let changed = vec![config("a", StrategyName::Ring, endpoints(40))];
         let mut snapshot = Snapshot::begin(changed, before.pools(), &mut registry);
         assert_eq!(pick(&snapshot, b"a", &request), pick(&before, b"a", &request));
-        assert_eq!(snapshot.pool(b"a").unwrap().pool().endpoints().unwrap().len(), 39);
         let steps = finish(&mut snapshot, &mut registry, 10);
         assert!(steps < 60, "{steps} steps of 10 points; from nothing it were 600");
         assert_eq!(snapshot.pool(b"a").unwrap().pool().endpoints().unwrap().len(), 40);
@@ -249,6 +260,68 @@ mod tests {
                 snapshot.pool(b"a").unwrap().pool().endpoint(index).unwrap().id.clone()
             };
             assert_eq!(id(&snapshot), id(&fresh));
+        }
+    }
+
+    /// Endpoints of the first request of each of 200 models.
+    fn firsts(snapshot: &Snapshot) -> Vec<String> {
+        let id = |n: u32| {
+            let model = n.to_le_bytes();
+            let index = pick(snapshot, b"a", &Request::for_model(&model)).endpoints[0];
+            snapshot.pool(b"a").unwrap().pool().endpoint(index).unwrap().id.to_string()
+        };
+        (0..200).map(id).collect()
+    }
+
+    /// While a ring is built nothing goes to endpoints that the new configuration drains, marks or lacks, and only their
+    /// models move.
+    #[test]
+    fn who_may_not_serve_any_more_gets_nothing_while_the_ring_is_built() {
+        let mut registry = Registry::default();
+        let before = Snapshot::complete(vec![config("a", StrategyName::Ring, endpoints(20))], &mut registry);
+        let mut set = endpoints(20);
+        set[3].draining = true;
+        set[4].marked_unhealthy = true;
+        let gone = [set.remove(7).id, set[3].id.clone(), set[4].id.clone()];
+        // Other virtual nodes, so that the whole ring is built anew.
+        let settings = PoolSettings { strategy: StrategyName::Ring, virtual_nodes: 100, ..PoolSettings::default() };
+        let changed = PoolConfig { cluster: "a".into(), settings: Rc::new(settings), endpoints: Some(set) };
+        let mut snapshot = Snapshot::begin(vec![changed], before.pools(), &mut registry);
+        let (old, meanwhile) = (firsts(&before), firsts(&snapshot));
+        assert!(old.iter().any(|id| gone.iter().any(|gone| **gone == **id)), "they had models");
+        assert!(!meanwhile.iter().any(|id| gone.iter().any(|gone| **gone == **id)));
+        let moved = old.iter().zip(&meanwhile).filter(|(old, new)| old != new).count();
+        let theirs = old.iter().filter(|id| gone.iter().any(|gone| **gone == ***id)).count();
+        // And those of the last endpoint, which stands where one that is gone stood.
+        let last = old.iter().filter(|id| **id == *endpoints(20)[19].id).count();
+        assert!(moved <= theirs + last, "{moved} moved, {theirs} had to");
+        finish(&mut snapshot, &mut registry, 100);
+        assert!(!firsts(&snapshot).iter().any(|id| gone.iter().any(|gone| **gone == **id)));
+    }
+
+    /// From nobody to many, and from one to many: the new ones serve at once, all of them.
+    #[test]
+    fn a_pool_that_grows_serves_at_once() {
+        for before in [0, 1, 9] {
+            let mut registry = Registry::default();
+            let old = Snapshot::complete(vec![config("a", StrategyName::Ring, endpoints(before))], &mut registry);
+            let new = vec![config("a", StrategyName::Ring, endpoints(20))];
+            let snapshot = Snapshot::begin(new, old.pools(), &mut registry);
+            assert_eq!(pick(&snapshot, b"a", &Request::for_model(b"llama")).reason, Reason::RingPending);
+            let mut used: Vec<_> = (0..400u64)
+                .map(|seed| {
+                    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+                    let live = snapshot.pool(b"a").unwrap();
+                    let Answer::Pick(pick) = live.answer(&Request::for_model(b"llama"), NOW, &mut rng) else {
+                        panic!()
+                    };
+                    pick.endpoints[0]
+                })
+                .collect();
+            used.sort();
+            used.dedup();
+            // 400 random picks of 20 miss one of them with chance 20 · 0.95^400.
+            assert_eq!(used.len(), 20, "from {before}");
         }
     }
 

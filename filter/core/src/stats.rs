@@ -17,10 +17,12 @@ pub const ATTEMPT_FAILED: &str = "warmroute.attempt_failed";
 pub const ENDPOINT_UNKNOWN: &str = "warmroute.endpoint_unknown";
 /// Picks made while too few endpoints had a good score for scores to count.
 pub const PANIC: &str = "warmroute.panic";
-/// Picks for which all marks of a model as unknown were ignored, since they left nobody.
+/// Picks for which all marks of a model as unknown were ignored, since they left nobody, or nobody who has the model.
 pub const MARKS_IGNORED: &str = "warmroute.unknown_marks_ignored";
 /// Requests that waited for a body which did not come in time.
 pub const BODY_OVERDUE: &str = "warmroute.body_overdue";
+/// Requests whose model only the body could name, sent on at once since Envoy holds bodies back.
+pub const BODY_UNREAD: &str = "warmroute.body_unread";
 /// Bodies that were read and named a model.
 pub const BODY_MODEL: &str = "warmroute.body_model";
 /// Bodies that were read and named no model, or not within the limit.
@@ -73,7 +75,7 @@ pub fn outcomes() -> Vec<String> {
 }
 
 /// Those that belong to no group.
-pub const SINGLE: [&str; 14] = [
+pub const SINGLE: [&str; 15] = [
     HOST_ERROR,
     END_UNREAD,
     ATTEMPT_FAILED,
@@ -81,6 +83,7 @@ pub const SINGLE: [&str; 14] = [
     PANIC,
     MARKS_IGNORED,
     BODY_OVERDUE,
+    BODY_UNREAD,
     BODY_MODEL,
     BODY_NO_MODEL,
     PLAN_CHANGED,

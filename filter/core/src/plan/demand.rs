@@ -75,6 +75,18 @@ impl DemandEstimator {
         Self { settings, ..Self::default() }
     }
 
+    /// Goes on with other settings.
+    pub fn reconfigure(&mut self, settings: DemandSettings) {
+        self.settings = settings;
+    }
+
+    /// What happened until `now` was not counted, and says nothing.
+    pub fn pause(&mut self, now: Duration) {
+        let paused = self.last.map_or(Duration::ZERO, |last| now.saturating_sub(last));
+        self.models.iter_mut().for_each(|model| model.asked = model.asked.saturating_add(paused).min(now));
+        self.last = Some(now);
+    }
+
     /// Takes the requests of each model since the last call, by model hash, in any order.
     pub fn observe(&mut self, now: Duration, counts: impl Iterator<Item = (u64, u64)>) {
         let counts: Vec<(u64, u64)> = counts.filter(|(_, count)| *count > 0).collect();

@@ -51,6 +51,11 @@ impl Measurements {
         Self { slots: slots.max(1), default_service, service: Window::default(), models: BTreeMap::new() }
     }
 
+    /// Goes on with other settings and what was measured.
+    pub fn reconfigure(&mut self, slots: u32, default_service: Duration) {
+        (self.slots, self.default_service) = (slots.max(1), default_service);
+    }
+
     /// From now on the model's times are kept. Memory is the caller's to bound: nothing is kept of other models.
     pub fn know(&mut self, model: u64) {
         self.models.entry(model).or_default();

@@ -13,7 +13,7 @@ use super::{
     DemandEstimator, DemandSettings, EndpointInput, Inputs, Measurements, ModelInput, Plan, PlanChange, PlanOutcome,
     Planner, PlannerSettings, Residency, Warmth, capacity,
 };
-use crate::eligibility;
+use crate::eligibility::{self, Health};
 use crate::endpoint::{Endpoint, EndpointIndex};
 use crate::outcome::Outcome;
 use crate::ring::Ring;
@@ -139,6 +139,46 @@ impl SelfPlanner {
         }
     }
 
+    /// Goes on with other settings and all that was learnt. Sizes of models that are held change with the next plan.
+    pub fn reconfigure(&mut self, settings: SelfSettings) {
+        if settings == self.settings {
+            return;
+        }
+        self.planner.reconfigure(settings.planner.clone());
+        self.demand.reconfigure(settings.demand.clone());
+        self.measurements.reconfigure(settings.slots.unwrap_or(1), settings.default_service);
+        self.settings = settings;
+        self.next = None;
+    }
+
+    /// Somebody else plans, or nobody can: the requests until `now` are not counted, and the time is no time without
+    /// requests. Whoever counted while others planned would take over with an hour's requests as those of a second, and
+    /// ask for homes that load all at once.
+    pub fn pause(&mut self, now: Duration) {
+        self.counts.values_mut().for_each(|count| *count = 0);
+        self.other_requests = 0;
+        self.demand.pause(now);
+        self.next = None;
+    }
+
+    /// Whether it is time for the next plan.
+    #[must_use]
+    pub fn is_due(&self, now: Duration) -> bool {
+        self.next.is_none_or(|next| now >= next)
+    }
+
+    /// The endpoint turned out to have the model: a fallback has served it, or it was told to load it.
+    pub fn found(&mut self, endpoint: u64, model: u64) {
+        if self.counts.contains_key(&model) {
+            self.residency.touch(endpoint, model, self.settings.size(model));
+        }
+    }
+
+    /// The endpoint turned out not to have the model, or not to be there.
+    pub fn lost(&mut self, endpoint: u64, model: u64) {
+        self.residency.forget(endpoint, model);
+    }
+
     /// A request of the model goes to the endpoint with that key. Does not allocate, unless a model is loaded where more
     /// were never held.
     pub fn sent(&mut self, endpoint: u64, model: u64) -> Warmth {
@@ -178,19 +218,21 @@ impl SelfPlanner {
     /// there or who may serve changed. What is different from the plan before, if anything is. `ring` is the ring of
     /// `endpoints`.
     pub fn tick(&mut self, now: Duration, endpoints: &[Endpoint], ring: &Ring) -> Option<PlanChange> {
-        self.tick_where(now, endpoints, ring, &|_, _| true)
+        self.tick_where(now, endpoints, ring, Health::Scored, &|_, _| true)
     }
 
-    /// [`SelfPlanner::tick`] where more is known of who can serve what than [`Endpoint::servable`] says.
+    /// [`SelfPlanner::tick`] in a pool of that health, and where more is known of who can serve what than
+    /// [`Endpoint::servable`] says.
     pub fn tick_where(
         &mut self,
         now: Duration,
         endpoints: &[Endpoint],
         ring: &Ring,
+        health: Health,
         servable: &dyn Fn(EndpointIndex, u64) -> bool,
     ) -> Option<PlanChange> {
-        let due = self.next.is_none_or(|next| now >= next);
-        let changed = !self.members.iter().copied().eq(members(endpoints));
+        let due = self.is_due(now);
+        let changed = !self.members.iter().copied().eq(members(endpoints, health));
         if !due && !changed {
             return None;
         }
@@ -199,7 +241,7 @@ impl SelfPlanner {
             self.take_counts(now);
         }
         if changed {
-            self.members = members(endpoints).collect();
+            self.members = members(endpoints, health).collect();
         }
         let sizes = &self.settings;
         self.residency.follow(endpoints, |model| sizes.size(model));
@@ -311,11 +353,12 @@ impl SelfSettings {
     }
 }
 
-fn members(endpoints: &[Endpoint]) -> impl Iterator<Item = Member> {
-    endpoints.iter().map(|endpoint| Member {
+/// Homes are placed where picks may go: in panic that is also where scores are low.
+fn members(endpoints: &[Endpoint], health: Health) -> impl Iterator<Item = Member> {
+    endpoints.iter().map(move |endpoint| Member {
         key: endpoint.key(),
         incarnation: endpoint.incarnation,
-        up: eligibility::check(endpoint).is_ok(),
+        up: eligibility::check_under(endpoint, health).is_ok(),
     })
 }
 
@@ -470,7 +513,8 @@ mod tests {
         gateway.request(1, llama, Outcome::Success);
         let (now, pool) = (gateway.now + SECOND, gateway.pool.clone());
         let ring = Ring::new(&pool, 50);
-        let change = gateway.planner.tick_where(now, &pool, &ring, &|index, _| index != EndpointIndex(1));
+        let change =
+            gateway.planner.tick_where(now, &pool, &ring, Health::Scored, &|index, _| index != EndpointIndex(1));
         assert_eq!(change.unwrap().changed[0].1.homes[..], [gateway.key(2)]);
     }
 

@@ -84,6 +84,11 @@ impl Planner {
         Self { settings, ..Self::default() }
     }
 
+    /// Goes on with other settings from the last plan.
+    pub fn reconfigure(&mut self, settings: PlannerSettings) {
+        self.settings = settings;
+    }
+
     /// Makes the next plan. Its version rises only when a placement changed.
     pub fn plan(&mut self, inputs: &Inputs<'_>) -> PlanOutcome {
         let mut board = Board::new(inputs.endpoints);

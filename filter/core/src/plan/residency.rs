@@ -59,6 +59,7 @@ impl Residency {
             if held.reported != endpoint.resident {
                 held.replace(endpoint.resident.as_ref(), &size_of, self.clock);
             }
+            held.resize(&size_of);
             held.make_room(0);
             followed.insert(key, held);
         }
@@ -113,6 +114,10 @@ impl Held {
             self.uses.clear();
             self.uses.extend(self.models.iter().map(|model| Use { size: size_of(*model).max(1), last: clock }));
         }
+    }
+
+    fn resize(&mut self, size_of: impl Fn(u64) -> u32) {
+        self.models.iter().zip(&mut self.uses).for_each(|(model, used)| used.size = size_of(*model).max(1));
     }
 
     fn touch(&mut self, model: u64, size: u32, clock: u64) -> Warmth {

@@ -13,17 +13,18 @@
 //! another model whatever named it, by one step. LoRA adapters are models of their own: nothing is cut off a name.
 
 mod body;
+mod facts;
 mod path;
 mod session;
 mod settings;
 
 pub use body::{BodyHint, BodyScanner, BodySettings, Scan};
+pub use path::Change;
 pub use session::{SessionKey, SessionSettings};
 pub use settings::RequestSettings;
 
 use crate::hash::hash;
-use path::PathFacts;
-use session::SessionFacts;
+use facts::Facts;
 use std::borrow::Cow;
 
 /// A model id and its place on the ring.
@@ -33,12 +34,14 @@ pub struct Model<'a> {
     pub id: Cow<'a, [u8]>,
     /// xxh64 of the id.
     pub hash: u64,
+    /// The client wrote another name, and that is what the server reads.
+    pub aliased: bool,
 }
 
 impl<'a> Model<'a> {
     fn new(id: impl Into<Cow<'a, [u8]>>) -> Option<Self> {
         let id = id.into();
-        (!id.is_empty()).then(|| Self { hash: hash(&id), id })
+        (!id.is_empty()).then(|| Self { hash: hash(&id), id, aliased: false })
     }
 }
 
@@ -100,12 +103,23 @@ pub struct Request<'a> {
     pub key: Option<u64>,
     /// Whether the client speaks gRPC, so that refusals and outcomes are read the gRPC way.
     pub grpc: bool,
+    /// It came by https.
+    pub secure: bool,
     /// A trusted caller wants to know why it goes where it goes.
     pub debug: bool,
+    /// It has a header that only trusted callers may set, and its caller is none: to be removed before the request goes
+    /// on, since the next proxy may trust this one.
+    pub forged: bool,
     /// Where the body could name the model.
     pub body_hint: BodyHint,
-    /// Its path is one of those on which models are run, so that "not found" means the model.
+    /// Its path is one of those on which models are run.
     pub on_inference_path: bool,
+    /// … and "not found" there can mean the model only: the path is complete, and asks for no version of it.
+    pub on_plain_path: bool,
+    /// Its method is one by which work is sent.
+    pub sends_work: bool,
+    /// What an update does to its model, where the path tells.
+    pub change: Option<Change>,
 }
 
 impl<'a> Request<'a> {
@@ -134,6 +148,22 @@ impl<'a> Request<'a> {
         !matches!(self.model_source, ModelSource::None | ModelSource::Default)
     }
 
+    /// Whether it runs a model: what endpoints learn and what is planned comes from these requests alone, and not from
+    /// updates, probes and questions about a model.
+    #[must_use]
+    pub fn runs_model(&self) -> bool {
+        self.request_type == RequestType::Inference && self.sends_work
+    }
+
+    /// Whether "not found" would mean that the endpoint does not know the model: only where the server reads the same
+    /// name. A header is ours alone, and would let any client move any model by asking for another one.
+    #[must_use]
+    pub fn not_found_means_model(&self) -> bool {
+        let read_by_server = matches!(self.model_source, ModelSource::Path | ModelSource::Body);
+        let renamed = self.model.as_ref().is_none_or(|model| model.aliased);
+        self.runs_model() && self.on_plain_path && read_by_server && !renamed
+    }
+
     /// The body names the model.
     pub fn name_by_body(&mut self, settings: &RequestSettings, model: &'a [u8]) {
         if let Some(model) = settings.resolve(Cow::Borrowed(model)) {
@@ -153,9 +183,14 @@ impl<'a> Request<'a> {
             session: None,
             key: None,
             grpc: false,
+            secure: false,
             debug: false,
+            forged: false,
             body_hint: BodyHint::None,
             on_inference_path: true,
+            on_plain_path: true,
+            sends_work: true,
+            change: None,
         }
     }
 
@@ -164,137 +199,6 @@ impl<'a> Request<'a> {
     pub fn update(model: &'a [u8]) -> Self {
         Self { request_type: RequestType::Update, ..Self::for_model(model) }
     }
-}
-
-/// What the headers say, as they come by.
-#[derive(Default)]
-struct Facts<'a> {
-    model: FirstOf<'a>,
-    request_type: FirstOf<'a>,
-    path: Option<&'a [u8]>,
-    content_type: Option<&'a [u8]>,
-    content_length: Option<&'a [u8]>,
-    urgency: Option<&'a [u8]>,
-    debug: Option<&'a [u8]>,
-    key: Option<&'a [u8]>,
-    session: SessionFacts<'a>,
-}
-
-impl<'a> Facts<'a> {
-    fn read(&mut self, settings: &RequestSettings, name: &'a [u8], value: &'a [u8]) {
-        match name {
-            b":path" => self.path = self.path.or(Some(value)),
-            b"content-type" => self.content_type = self.content_type.or(Some(value)),
-            b"content-length" => self.content_length = self.content_length.or(Some(value)),
-            _ => {
-                self.model.offer(&settings.model_headers, name, value);
-                self.request_type.offer(&settings.type_headers, name, value);
-                self.read_optional(settings, name, value);
-            }
-        }
-    }
-
-    fn read_optional(&mut self, settings: &RequestSettings, name: &[u8], value: &'a [u8]) {
-        let is = |header: &Option<Box<str>>| header.as_ref().is_some_and(|header| header.as_bytes() == name);
-        let first = |fact: &mut Option<&'a [u8]>| *fact = fact.or(Some(value.trim_ascii()));
-        if is(&settings.hash_header) {
-            first(&mut self.key);
-        }
-        if settings.trusted && is(&settings.urgency_header) {
-            first(&mut self.urgency);
-        }
-        if settings.trusted && is(&settings.debug_header) {
-            first(&mut self.debug);
-        }
-        if let Some(session) = &settings.session {
-            self.session.read(session, name, value);
-        }
-    }
-
-    fn request(self, settings: &RequestSettings, client: Option<&[u8]>) -> Request<'a> {
-        let grpc = self.content_type.is_some_and(is_grpc);
-        let path = self.path.map_or_else(PathFacts::default, path::parse);
-        let (model, model_source) = model(settings, self.model.value, path.model);
-        Request {
-            model,
-            model_source,
-            request_type: self.request_type.value.map_or(path.request_type, parse_type),
-            urgency: self.urgency.map_or(Urgency::Normal, parse_urgency),
-            payload_bytes: self.content_length.and_then(parse_length),
-            session: settings.session.as_ref().and_then(|session| self.session.key(session, client)),
-            key: self.key.filter(|key| !key.is_empty()).map(hash),
-            grpc,
-            debug: self.debug.is_some_and(|value| value == b"1" || value.eq_ignore_ascii_case(b"true")),
-            body_hint: path.body_hint,
-            on_inference_path: path.inference,
-        }
-    }
-}
-
-fn model<'a>(
-    settings: &RequestSettings,
-    header: Option<&'a [u8]>,
-    path: Option<Cow<'a, [u8]>>,
-) -> (Option<Model<'a>>, ModelSource) {
-    if let Some(model) = header.and_then(|id| settings.resolve(Cow::Borrowed(id))) {
-        return (Some(model), ModelSource::Header);
-    }
-    match path.and_then(|id| settings.resolve(id)) {
-        Some(model) => (Some(model), ModelSource::Path),
-        None => (None, ModelSource::None),
-    }
-}
-
-/// The value of the header that stands first in a list of names.
-#[derive(Default)]
-struct FirstOf<'a> {
-    value: Option<&'a [u8]>,
-    /// Position in the list of the name whose value is kept.
-    rank: usize,
-}
-
-impl<'a> FirstOf<'a> {
-    fn offer(&mut self, names: &[Box<str>], name: &[u8], value: &'a [u8]) {
-        let Some(rank) = names.iter().position(|candidate| candidate.as_bytes() == name) else { return };
-        let value = value.trim_ascii();
-        if !value.is_empty() && (self.value.is_none() || rank < self.rank) {
-            (self.value, self.rank) = (Some(value), rank);
-        }
-    }
-}
-
-fn parse_type(value: &[u8]) -> RequestType {
-    if value.eq_ignore_ascii_case(b"inference") {
-        RequestType::Inference
-    } else if value.eq_ignore_ascii_case(b"update") {
-        RequestType::Update
-    } else {
-        RequestType::Unknown
-    }
-}
-
-/// Anything else is normal: a word that we do not know must not overtake others.
-fn parse_urgency(value: &[u8]) -> Urgency {
-    if value.eq_ignore_ascii_case(b"critical") {
-        Urgency::Critical
-    } else if value.eq_ignore_ascii_case(b"high") {
-        Urgency::High
-    } else {
-        Urgency::Normal
-    }
-}
-
-/// Digits alone; what is no number, or none that fits, says nothing.
-fn parse_length(value: &[u8]) -> Option<u64> {
-    let digits = value.trim_ascii();
-    let all_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(digits).ok().filter(|_| all_digits)?.parse().ok()
-}
-
-/// `application/grpc` or `application/grpc+…`, by the letter: what Envoy takes for gRPC, since it is Envoy that turns a
-/// refusal into a gRPC answer. Not `application/grpc-web`, which has answers of its own.
-fn is_grpc(content_type: &[u8]) -> bool {
-    content_type.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest.first(), None | Some(b'+')))
 }
 
 #[cfg(test)]
@@ -440,9 +344,14 @@ mod tests {
             ..names()
         };
         let request = read_with(&settings(true), &headers);
-        assert_eq!((request.urgency, request.debug), (Urgency::Critical, true));
-        let request = read_with(&settings(false), &headers);
-        assert_eq!((request.urgency, request.debug), (Urgency::Normal, false));
+        assert_eq!((request.urgency, request.debug, request.forged), (Urgency::Critical, true, false));
+        // What a stranger wrote is not obeyed, nor is it to be handed on to a proxy that trusts this one.
+        for headers in [&headers[..], &headers[..1], &headers[1..]] {
+            let request = read_with(&settings(false), headers);
+            assert_eq!((request.urgency, request.debug, request.forged), (Urgency::Normal, false, true));
+        }
+        assert!(!read_with(&settings(false), &[("x-other", "1")]).forged);
+        assert!(!read_with(&names(), &headers).forged, "headers that mean nothing here");
         for (value, expected) in
             [("HIGH", Urgency::High), ("normal", Urgency::Normal), ("utmost", Urgency::Normal), ("", Urgency::Normal)]
         {
@@ -451,6 +360,72 @@ mod tests {
         for (value, expected) in [("true", true), ("TRUE", true), ("0", false), ("yes", false), ("", false)] {
             assert_eq!(read_with(&settings(true), &[("x-debug", value)]).debug, expected, "{value:?}");
         }
+    }
+
+    /// A header is ours: the server reads another name, or the name that an alias stands for, or a version.
+    #[test]
+    fn not_found_means_the_model_where_the_server_reads_its_name() {
+        let settings = RequestSettings { aliases: [((*b"chat").into(), (*b"llama").into())].into(), ..names() };
+        let means = |headers: &[(&str, &str)]| read_with(&settings, headers).not_found_means_model();
+        assert!(means(&[(":path", "/v2/models/llama/infer")]));
+        assert!(means(&[(":method", "POST"), (":path", "/v2/models/llama/infer")]));
+        for headers in [
+            &[(":path", "/v2/models/llama/infer"), ("x-model-id", "llama")][..],
+            &[(":path", "/v2/models/chat/infer")],
+            &[(":path", "/v2/models/llama/versions/99/infer")],
+            &[(":path", "/v2/models/llama/infer"), (":method", "GET")],
+            &[(":path", "/v2/models/llama/infer"), ("x-request-type", "update")],
+            &[(":path", "/nothing/v1/score"), ("x-model-id", "llama")],
+            &[(":path", "/v1/completions")],
+        ] {
+            assert!(!means(headers), "{headers:?}");
+        }
+        let by_body = |path, model: &'static [u8]| {
+            let mut request = read_with(&settings, &[(":path", path)]);
+            request.name_by_body(&settings, model);
+            request.not_found_means_model()
+        };
+        assert!(by_body("/v1/completions", b"llama"));
+        assert!(!by_body("/v1/completions", b"chat") && !by_body("/team-a/v1/completions", b"llama"));
+    }
+
+    /// Questions about a model run nothing, whatever header they carry.
+    #[test]
+    fn only_work_runs_a_model() {
+        for (headers, runs) in [
+            (&[("x-model-id", "a"), (":method", "POST"), (":path", "/predict")][..], true),
+            (&[("x-model-id", "a"), (":method", "GET"), (":path", "/v2/models/a/ready")], false),
+            (&[("x-model-id", "a"), (":method", "HEAD"), (":path", "/health")], false),
+            (&[(":method", "POST"), (":path", "/v2/repository/models/a/unload")], false),
+            (&[("x-model-id", "a"), (":method", "POST"), ("x-request-type", "warm-up")], false),
+        ] {
+            assert_eq!(read(headers).runs_model(), runs, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn bodies_are_read_of_work_that_has_one() {
+        let chat = (":path", "/v1/chat/completions");
+        for (headers, hint) in [
+            (&[chat, (":method", "POST"), ("content-type", "application/json")][..], BodyHint::Json),
+            (&[chat, (":method", "POST")], BodyHint::Json),
+            (&[chat, (":method", "GET")], BodyHint::None),
+            (&[chat, (":method", "CONNECT")], BodyHint::None),
+            (&[chat, (":method", "POST"), ("upgrade", "websocket")], BodyHint::None),
+            (
+                &[(":path", "/v1/audio/transcriptions"), ("content-type", "Multipart/form-data; boundary=x")],
+                BodyHint::None,
+            ),
+            (&[(":path", "/v1/audio/speech"), ("content-type", "application/json")], BodyHint::Json),
+        ] {
+            assert_eq!(read(headers).body_hint, hint, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn the_scheme_tells_whether_a_cookie_may_be_secure() {
+        assert!(read(&[(":scheme", "https")]).secure);
+        assert!(!read(&[(":scheme", "http")]).secure && !read(&[]).secure);
     }
 
     #[test]

@@ -24,23 +24,43 @@ pub(super) struct PathFacts<'a> {
     pub(super) request_type: RequestType,
     /// Where the body could name the model.
     pub(super) body_hint: BodyHint,
-    /// It is a path on which models are run.
+    /// It is a path on which models are run, …
     pub(super) inference: bool,
+    /// … from its first byte to its last, and it asks for no version of the model.
+    pub(super) plain: bool,
+    /// What an update does to the model.
+    pub(super) change: Option<Change>,
+}
+
+/// What an update does to a model at the endpoint that serves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is in memory afterwards.
+    Load,
+    /// It is not.
+    Unload,
 }
 
 impl Default for PathFacts<'_> {
     fn default() -> Self {
-        Self { model: None, request_type: RequestType::Inference, body_hint: BodyHint::None, inference: false }
+        Self {
+            model: None,
+            request_type: RequestType::Inference,
+            body_hint: BodyHint::None,
+            inference: false,
+            plain: false,
+            change: None,
+        }
     }
 }
 
 impl<'a> PathFacts<'a> {
     fn runs(model: Option<&'a [u8]>, body_hint: BodyHint) -> Self {
-        Self { model: model.map(decode), request_type: RequestType::Inference, body_hint, inference: true }
+        Self { model: model.map(decode), body_hint, inference: true, plain: true, ..Self::default() }
     }
 
-    fn updates(model: Option<&'a [u8]>) -> Self {
-        Self { model: model.map(decode), request_type: RequestType::Update, ..Self::default() }
+    fn updates(model: Option<&'a [u8]>, change: Change) -> Self {
+        Self { model: model.map(decode), request_type: RequestType::Update, change: Some(change), ..Self::default() }
     }
 }
 
@@ -61,7 +81,8 @@ pub(super) fn parse(path: &[u8]) -> PathFacts<'_> {
         return grpc(method);
     }
     match path {
-        b"/v1/load_lora_adapter" | b"/v1/unload_lora_adapter" => PathFacts::updates(None),
+        b"/v1/load_lora_adapter" => PathFacts::updates(None, Change::Load),
+        b"/v1/unload_lora_adapter" => PathFacts::updates(None, Change::Unload),
         _ => openai(path),
     }
 }
@@ -70,13 +91,14 @@ fn kserve(rest: &[u8]) -> PathFacts<'_> {
     let mut segments = rest.split(|byte| *byte == b'/');
     let model = segments.next();
     let mut action = segments.next();
-    if action == Some(b"versions") {
+    let versioned = action == Some(b"versions");
+    if versioned {
         segments.next();
         action = segments.next();
     }
     match (action, segments.next()) {
         (Some(b"infer" | b"infer_stream" | b"generate" | b"generate_stream"), None) => {
-            PathFacts::runs(model, BodyHint::None)
+            PathFacts { plain: !versioned, ..PathFacts::runs(model, BodyHint::None) }
         }
         _ => PathFacts::default(),
     }
@@ -85,7 +107,8 @@ fn kserve(rest: &[u8]) -> PathFacts<'_> {
 fn repository(rest: &[u8]) -> PathFacts<'_> {
     let mut segments = rest.split(|byte| *byte == b'/');
     match (segments.next(), segments.next(), segments.next()) {
-        (Some(model), Some(b"load" | b"unload"), None) => PathFacts::updates(Some(model)),
+        (Some(model), Some(b"load"), None) => PathFacts::updates(Some(model), Change::Load),
+        (Some(model), Some(b"unload"), None) => PathFacts::updates(Some(model), Change::Unload),
         _ => PathFacts::default(),
     }
 }
@@ -103,7 +126,7 @@ fn serving(rest: &[u8]) -> PathFacts<'_> {
         (
             b"predict" | b"classify" | b"regress" | b"explain",
             (None, None, None) | (Some(b"versions" | b"labels"), Some(_), None),
-        ) => PathFacts::runs(model, BodyHint::None),
+        ) => PathFacts { plain: place.0.is_none(), ..PathFacts::runs(model, BodyHint::None) },
         _ => PathFacts::default(),
     }
 }
@@ -111,7 +134,8 @@ fn serving(rest: &[u8]) -> PathFacts<'_> {
 fn grpc(method: &[u8]) -> PathFacts<'_> {
     match method {
         b"ModelInfer" | b"ModelStreamInfer" => PathFacts::runs(None, BodyHint::GrpcModelInfer),
-        b"RepositoryModelLoad" | b"RepositoryModelUnload" => PathFacts::updates(None),
+        b"RepositoryModelLoad" => PathFacts::updates(None, Change::Load),
+        b"RepositoryModelUnload" => PathFacts::updates(None, Change::Unload),
         _ => PathFacts::default(),
     }
 }
@@ -141,8 +165,11 @@ fn openai(path: &[u8]) -> PathFacts<'_> {
         let known = call.strip_prefix(b"/").is_some_and(|call| OPENAI.contains(&call));
         return if known { PathFacts::runs(Some(model), BodyHint::Json) } else { PathFacts::default() };
     }
-    let call = |call: &&[u8]| path.strip_suffix(*call).is_some_and(|prefix| prefix.ends_with(b"/v1/"));
-    if OPENAI.iter().any(call) { PathFacts::runs(None, BodyHint::Json) } else { PathFacts::default() }
+    let prefix = |call: &&[u8]| path.strip_suffix(*call).filter(|prefix| prefix.ends_with(b"/v1/"));
+    match OPENAI.iter().find_map(prefix) {
+        Some(prefix) => PathFacts { plain: prefix == b"/v1/", ..PathFacts::runs(None, BodyHint::Json) },
+        None => PathFacts::default(),
+    }
 }
 
 /// A model id such as `org/model` comes percent-encoded in a path; the header and the path must name the same model.
@@ -203,18 +230,40 @@ mod tests {
         }
     }
 
+    /// Anything else than the model may be what is not there: a version, or whatever a prefix leads to.
+    #[test]
+    fn not_found_means_the_model_on_plain_paths_only() {
+        for (path, plain) in [
+            ("/v2/models/llama/infer", true),
+            ("/v2/models/llama/infer?x=1", true),
+            ("/v2/models/llama/versions/99/infer", false),
+            ("/v1/models/llama:predict", true),
+            ("/v1/models/llama/versions/3:predict", false),
+            ("/v1/models/llama/labels/stable:predict", false),
+            ("/v1/chat/completions", true),
+            ("/nothing/v1/score", false),
+            ("/openai/deployments/gpt-4o/chat/completions", true),
+            ("/inference.GRPCInferenceService/ModelInfer", true),
+            ("/v2/repository/models/llama/load", false),
+            ("/anything", false),
+        ] {
+            assert_eq!(parse(path.as_bytes()).plain, plain, "{path}");
+        }
+    }
+
     #[test]
     fn paths_that_change_what_is_loaded_are_updates() {
-        for (path, named) in [
-            ("/v2/repository/models/llama/load", Some("llama")),
-            ("/v2/repository/models/llama/unload", Some("llama")),
-            ("/inference.GRPCInferenceService/RepositoryModelLoad", None),
-            ("/inference.GRPCInferenceService/RepositoryModelUnload", None),
-            ("/v1/load_lora_adapter", None),
-            ("/v1/unload_lora_adapter", None),
+        for (path, named, change) in [
+            ("/v2/repository/models/llama/load", Some("llama"), Change::Load),
+            ("/v2/repository/models/llama/unload", Some("llama"), Change::Unload),
+            ("/inference.GRPCInferenceService/RepositoryModelLoad", None, Change::Load),
+            ("/inference.GRPCInferenceService/RepositoryModelUnload", None, Change::Unload),
+            ("/v1/load_lora_adapter", None, Change::Load),
+            ("/v1/unload_lora_adapter", None, Change::Unload),
         ] {
             let facts = parse(path.as_bytes());
             assert_eq!((facts.request_type, facts.inference), (RequestType::Update, false), "{path}");
+            assert_eq!(facts.change, Some(change), "{path}");
             assert_eq!(model(path).as_deref(), named, "{path}");
         }
     }

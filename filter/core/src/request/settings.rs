@@ -39,7 +39,7 @@ impl RequestSettings {
     /// The model of that name, or the one that the name is an alias of; `None` for an empty name.
     pub(super) fn resolve<'a>(&self, id: Cow<'a, [u8]>) -> Option<Model<'a>> {
         match self.aliases.get(&*id) {
-            Some(model) => Model::new(model.to_vec()),
+            Some(model) => Model::new(model.to_vec()).map(|model| Model { aliased: true, ..model }),
             None => Model::new(id),
         }
     }

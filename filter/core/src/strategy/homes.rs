@@ -10,7 +10,8 @@
 //! [`TRIGGER`] even so: somebody has to start it, and all at once would queue behind its load.
 //!
 //! A session stays at one of the homes (the one that wins a hash of both, so that homes that come and go move few
-//! sessions), for the sake of what the server has cached for it, until that home is far more loaded than another.
+//! sessions), for the sake of what the server has cached for it, until that home is far more loaded than another. Where
+//! that home does not hold the model yet, most of its requests go to the session's next one that does.
 //!
 //! Without a plan for the model, and behind the homes in the list, comes the ring's order. Source: the simulation,
 //! docs/routing.md.
@@ -44,7 +45,7 @@ impl Strategy for Homes {
         let mut picks = PickList::new();
         if let Some(planned) = view.planned() {
             let first = match request.session {
-                Some(session) => of_session(&planned.homes, session.0, view),
+                Some(session) => of_session(&planned.homes, session.0, view, rng),
                 None => of_two(&planned.homes, view, rng),
             };
             if let Some(home) = first.filter(|_| view.limit() > 0) {
@@ -121,12 +122,20 @@ fn draw<'a>(homes: &'a [Home], taken: Option<EndpointIndex>, view: &View<'_>, rn
 }
 
 /// The session's own home, or the next of its order that is not far more loaded than the least loaded one.
-fn of_session<'a>(homes: &'a [Home], session: u64, view: &View<'_>) -> Option<&'a Home> {
+fn of_session<'a>(homes: &'a [Home], session: u64, view: &View<'_>, rng: &mut dyn Rng) -> Option<&'a Home> {
     let offers = || homes.iter().filter(|home| view.may_serve(home.endpoint)).map(|home| Offer::of(home, view));
     let least = offers().map(|offer| offer.wait).fold(f64::INFINITY, f64::min);
     let bearable = |offer: &Offer<'_>| offer.wait <= SESSION_WAIT || offer.wait <= SESSION_RATIO * least;
-    let own = offers().filter(bearable).max_by_key(|offer| affinity(session, offer.home.endpoint, view));
-    own.map(|offer| offer.home)
+    let best = |offers: &mut dyn Iterator<Item = Offer<'a>>| {
+        offers.max_by_key(|offer| affinity(session, offer.home.endpoint, view))
+    };
+    let own = best(&mut offers().filter(bearable))?;
+    // A home that is new has the model of nobody's session: a part of the requests starts it, as without sessions.
+    if own.warm || rng.random_bool(TRIGGER) {
+        return Some(own.home);
+    }
+    let warm = best(&mut offers().filter(|offer| offer.warm && bearable(offer)));
+    Some(warm.unwrap_or(own).home)
 }
 
 /// Highest random weight of the session at an endpoint. Source: Thaler and Ravishankar, "A Name-Based Mapping Scheme for
@@ -319,5 +328,20 @@ mod tests {
         assert!(moved.iter().all(|&home| home == 5));
         // A third of 600, ± 5 standard deviations of 11.5.
         assert!((142..=258).contains(&moved.len()), "{}", moved.len());
+    }
+
+    /// One in five requests starts the session's own home, the others go where the model is.
+    #[test]
+    fn a_session_is_not_sent_to_a_load_when_another_home_is_warm() {
+        let home = in_session(&scene(endpoints(3), &[0, 1, 2]), 42);
+        let others: Vec<usize> = (0..3).filter(|n| *n != home as usize).collect();
+        let scene = scene(holding(endpoints(3), &others), &[0, 1, 2]);
+        let firsts: Vec<u32> = (0..1_000).map(|_| in_session(&scene, 42)).collect();
+        let own = firsts.iter().filter(|first| **first == home).count();
+        // 1,000 · 0.2 ± 5 standard deviations of 12.6.
+        assert!((137..=263).contains(&own), "{own}");
+        let mut others: Vec<_> = firsts.into_iter().filter(|first| *first != home).collect();
+        others.dedup();
+        assert_eq!(others.len(), 1, "one other home, the session's next");
     }
 }

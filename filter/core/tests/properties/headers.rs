@@ -112,7 +112,10 @@ proptest! {
         let (path, _) = path(shape, &model);
         let headers = if shape == SHAPES { [("x-model-id", &*model)] } else { [(":path", &*path)] };
         let request = Request::from_headers(&settings, headers.map(|(n, v)| (n.as_bytes(), v.as_bytes())), None);
-        prop_assert_eq!(request.model.unwrap(), Request::for_model(expected.as_bytes()).model.unwrap());
+        let routed = request.model.unwrap();
+        prop_assert_eq!(routed.aliased, aliases.contains_key(&model));
+        prop_assert_eq!(routed.hash, Request::for_model(expected.as_bytes()).model.unwrap().hash);
+        prop_assert_eq!(&*routed.id, expected.as_bytes());
     }
 
     /// The header that stands first in the configuration, of several with one name the first, among those that are not
