@@ -1,8 +1,10 @@
 //! Requests that wait for the beginning of their body, because only it names the model.
 //!
 //! Envoy must be told to go on with the body while the headers wait (`allow_on_headers_stop_iteration`). Where it is
-//! not, no body ever comes, and the request would wait for ever: so nothing waits longer than a moment, and after a few
-//! requests without a body the filter stops asking for bodies until it is configured anew.
+//! not, no body ever comes, and the request would wait for ever: so nothing waits longer than a moment. A request whose
+//! body is there at the very moment in which it is sent on shows that Envoy held it back; a client that is slow, or never
+//! sends one, shows nothing. After a few that show it bodies are no longer asked for, but by one request in ten seconds,
+//! to see whether they come now.
 
 use crate::host;
 use crate::http::Steered;
@@ -20,18 +22,24 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The same once bodies are known to come: this one's client is slow.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Requests without a body after which bodies are no longer asked for.
+/// Bodies held back after which bodies are no longer asked for.
 const GIVE_UP: u8 = 3;
+
+/// How soon after its headers were sent on a body comes that Envoy held back: it has it already.
+const AT_ONCE: Duration = Duration::from_millis(20);
+
+/// How long after giving up one request tries again.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// Whether Envoy hands bodies over while headers wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// So many requests waited in vain, and none did not.
+    /// So many bodies were held back, and none has come.
     Unknown(u8),
     /// It does.
     Works,
-    /// It does not.
-    Off,
+    /// It does not, as was last seen then.
+    Off(Duration),
 }
 
 impl Default for Delivery {
@@ -53,6 +61,8 @@ pub struct Waiting {
     pub scanned: Cell<usize>,
     /// It waits no longer.
     pub done: Cell<bool>,
+    /// When it was sent on without its body.
+    pub released: Cell<Option<Duration>>,
     /// What became of it, when it was sent along a list.
     pub steered: RefCell<Option<Steered>>,
 }
@@ -88,25 +98,52 @@ pub fn release_overdue(plugin: &Rc<Plugin>) {
 
 fn release(plugin: &Rc<Plugin>, request: &Waiting) {
     plugin.stats.body_overdue();
-    let delivery = match plugin.bodies.get() {
-        Delivery::Unknown(before) if before.saturating_add(1) >= GIVE_UP => Delivery::Off,
-        Delivery::Unknown(before) => Delivery::Unknown(before.saturating_add(1)),
-        known => known,
-    };
-    plugin.bodies.set(delivery);
-    vm::with(|vm| vm.warn(Warning::BodyUnread, || text(delivery)));
+    vm::with(|vm| vm.warn(Warning::BodyUnread, || text(plugin.bodies.get())));
+    request.released.set(Some(host::now()));
     if host::select(request.context).is_ok() && crate::http::resume(plugin, request) {
         let _resumed = host::continue_request(request.context).is_ok();
+    }
+}
+
+/// Whether a request that comes now waits for its body.
+pub fn is_asked_for(plugin: &Plugin) -> bool {
+    match plugin.bodies.get() {
+        Delivery::Unknown(_) | Delivery::Works => true,
+        Delivery::Off(since) => {
+            let now = host::now();
+            let again = now.saturating_sub(since) >= TRY_AGAIN;
+            if again {
+                plugin.bodies.set(Delivery::Off(now));
+            } else {
+                plugin.stats.body_unread();
+            }
+            again
+        }
+    }
+}
+
+/// The body of a request came that was sent on without it.
+pub fn came_late(plugin: &Plugin, request: &Waiting) {
+    let now = host::now();
+    let Some(released) = request.released.take() else { return };
+    if now.saturating_sub(released) > AT_ONCE || request.scanned.get() > 0 {
+        return;
+    }
+    match plugin.bodies.get() {
+        Delivery::Unknown(before) if before.saturating_add(1) < GIVE_UP => {
+            plugin.bodies.set(Delivery::Unknown(before.saturating_add(1)));
+        }
+        Delivery::Unknown(_) | Delivery::Off(_) => plugin.bodies.set(Delivery::Off(now)),
+        Delivery::Works => {}
     }
 }
 
 fn text(delivery: Delivery) -> String {
     let why = match delivery {
         Delivery::Works => "the client is slow",
-        Delivery::Unknown(_) | Delivery::Off => {
-            "is allow_on_headers_stop_iteration: true set in the filter's configuration?"
+        Delivery::Unknown(_) | Delivery::Off(_) => {
+            "the client is slow, or allow_on_headers_stop_iteration: true is not set in the filter's configuration"
         }
     };
-    let what = if delivery == Delivery::Off { "; bodies are no longer read" } else { "" };
-    format!("body_overdue: a body that should name the model did not come: {why}{what}")
+    format!("body_overdue: a body that should name the model did not come: {why}")
 }

@@ -3,7 +3,7 @@
 //! Bodies are read only for requests whose model nothing else names, and only where the configuration says so; tokens
 //! and response headers cost nothing.
 
-use crate::body::{Delivery, Waiting};
+use crate::body::{self, Delivery, Waiting};
 use crate::host::{self, HostError, LocalResponse, Map};
 use crate::root::Plugin;
 use crate::vm::{self, Warning};
@@ -77,7 +77,12 @@ impl Http {
         let client = client_address(plugin)?;
         let pairs = Pairs::parse(&headers).map_err(|_| HostError::MALFORMED)?;
         let request = Request::from_headers(&plugin.request, pairs, client.as_deref());
+        if request.forged {
+            remove_forged(plugin)?;
+        }
         if let Some(scanner) = scanner(plugin, &request, end_of_stream) {
+            // What a client wrote there must not choose an endpoint, should the request go on by any other way.
+            host::remove_request_header(&plugin.destination_header)?;
             self.wait(plugin, cluster, pool, headers, scanner);
             return Ok(Action::Pause);
         }
@@ -103,6 +108,7 @@ impl Http {
             scanner: RefCell::new(scanner),
             scanned: Cell::new(0),
             done: Cell::new(false),
+            released: Cell::new(None),
             steered: RefCell::new(None),
         });
         if let Ok(mut list) = plugin.waiting.try_borrow_mut() {
@@ -114,7 +120,14 @@ impl Http {
     /// More of the body is here, or its end.
     fn body(&mut self, plugin: &Rc<Plugin>, waiting: &Waiting, buffered: usize, end_of_stream: bool) -> Action {
         plugin.bodies.set(Delivery::Works);
-        let Some(model) = waiting.read(buffered).or(end_of_stream.then_some(None)) else { return Action::Pause };
+        match waiting.read(buffered).or(end_of_stream.then_some(None)) {
+            Some(model) => self.decide(plugin, waiting, model),
+            None => Action::Pause,
+        }
+    }
+
+    /// The model is known, or that there is none to be known.
+    fn decide(&mut self, plugin: &Rc<Plugin>, waiting: &Waiting, model: Option<Vec<u8>>) -> Action {
         plugin.stats.body_read(model.is_some());
         waiting.done.set(true);
         let routed = route_waiting(plugin, waiting, model).unwrap_or_else(|error| {
@@ -133,10 +146,15 @@ fn client_address(plugin: &Plugin) -> Result<Option<Vec<u8>>, HostError> {
 /// What finds the model in the body, when nothing else names it and the body is to be read.
 fn scanner(plugin: &Plugin, request: &Request<'_>, end_of_stream: bool) -> Option<BodyScanner> {
     let hinted = request.body_hint != BodyHint::None && !request.names_model();
-    if end_of_stream || !hinted || plugin.bodies.get() == Delivery::Off {
-        return None;
-    }
-    BodyScanner::new(request.body_hint, plugin.request.body.as_ref()?)
+    let settings = plugin.request.body.as_ref().filter(|_| hinted && !end_of_stream)?;
+    let scanner = BodyScanner::new(request.body_hint, settings)?;
+    body::is_asked_for(plugin).then_some(scanner)
+}
+
+/// What strangers may not say is not handed on either: the next proxy may trust this one.
+fn remove_forged(plugin: &Plugin) -> Result<(), HostError> {
+    let headers = [&plugin.request.urgency_header, &plugin.request.debug_header];
+    headers.into_iter().flatten().try_for_each(|name| host::remove_request_header(name))
 }
 
 fn route_waiting(plugin: &Rc<Plugin>, waiting: &Waiting, model: Option<Vec<u8>>) -> Result<Routed, HostError> {
@@ -172,9 +190,8 @@ fn route(
     cluster: &[u8],
     mut request: Request<'_>,
 ) -> Result<Routed, HostError> {
-    begin_session(plugin, &mut request)?;
     let now = host::now();
-    let answer = vm::with(|vm| pool.answer(&request, now, &mut vm.rng)).ok_or(HostError::BUSY)?;
+    let answer = answer(plugin, pool, &mut request, now)?;
     let explanation = explain(plugin, pool, &request, &answer, now)?;
     match answer {
         Answer::Pick(pick) => send(plugin, pool, cluster, &pick, &request, now).map(Routed::Steered),
@@ -185,14 +202,23 @@ fn route(
     }
 }
 
-/// A request without a session, where sessions go by a cookie of ours, begins one.
-fn begin_session(plugin: &Plugin, request: &mut Request<'_>) -> Result<(), HostError> {
-    let (Some(cookie), None) = (&plugin.session_cookie, request.session) else { return Ok(()) };
-    let value: u128 = vm::with(|vm| vm.rng.random()).ok_or(HostError::BUSY)?;
-    let value = format!("{value:032x}");
-    request.session = Some(SessionKey::of(value.as_bytes()));
-    let (name, ttl) = (&cookie.name, cookie.ttl_seconds);
-    host::set_property(COOKIE_ATTRIBUTE, &format!("{name}={value}; Max-Age={ttl}; Path=/; HttpOnly; SameSite=Lax"))
+/// The answer; a request without a session, where sessions go by a cookie of ours, begins one if that is what decides
+/// where it goes. gRPC clients keep no cookies.
+fn answer(plugin: &Plugin, pool: &LivePool, request: &mut Request<'_>, now: Duration) -> Result<Answer, HostError> {
+    let Some(cookie) = plugin.session_cookie.as_ref().filter(|_| request.session.is_none() && !request.grpc) else {
+        return vm::with(|vm| pool.answer(request, now, &mut vm.rng)).ok_or(HostError::BUSY);
+    };
+    let values: [u128; 2] = vm::with(|vm| [vm.rng.random(), vm.rng.random()]).ok_or(HostError::BUSY)?;
+    let values = values.map(|value| format!("{value:032x}"));
+    let sessions = values.each_ref().map(|value| SessionKey::of(value.as_bytes()));
+    let (answer, chosen) =
+        vm::with(|vm| pool.answer_anew(request, sessions, now, &mut vm.rng)).ok_or(HostError::BUSY)?;
+    if let Some(value) = chosen.and_then(|n| values.get(n)) {
+        let (name, ttl, secure) = (&cookie.name, cookie.ttl_seconds, if request.secure { "; Secure" } else { "" });
+        let cookie = format!("{name}={value}; Max-Age={ttl}; Path=/; HttpOnly; SameSite=Lax{secure}");
+        host::set_property(COOKIE_ATTRIBUTE, &cookie)?;
+    }
+    Ok(answer)
 }
 
 /// Tells why, to whoever asked and to the log's sample. The text for a caller who asked.
@@ -243,7 +269,7 @@ fn send(
         pool: Rc::clone(pool),
         picks: pick.endpoints.clone(),
         grpc: request.grpc,
-        names_model: request.on_inference_path,
+        names_model: request.not_found_means_model(),
         started: now,
     })
 }
@@ -333,7 +359,9 @@ impl Steered {
         if account.endpoint_unknown {
             vm::with(|vm| vm.warn(Warning::EndpointUnknown, || self.unknown_text()));
         }
-        self.picks.iter().take(account.failed_before).for_each(|endpoint| self.pool.attempt_failed(*endpoint));
+        self.picks.iter().take(account.failed_before).for_each(|endpoint| {
+            self.pool.attempt_failed(self.sent.as_ref(), *endpoint);
+        });
         if let (Some(endpoint), Some(sent)) = (account.served.endpoint(), &self.sent) {
             let model_unknown = self.names_model && ending.says_not_found();
             self.pool.ended(sent, &End { endpoint, outcome, service_time, model_unknown }, now);
@@ -382,6 +410,21 @@ impl HttpContext for Http {
         let Some(waiting) = self.waiting.clone() else { return Action::Continue };
         match self.plugin.clone() {
             Some(plugin) if !waiting.done.get() => self.body(&plugin, &waiting, buffered, end_of_stream),
+            Some(plugin) => {
+                body::came_late(&plugin, &waiting);
+                Action::Continue
+            }
+            None => Action::Continue,
+        }
+    }
+
+    /// Trailers end the body: without this call they would send a waiting request on, and the tick once more.
+    fn on_http_request_trailers(&mut self, _count: usize) -> Action {
+        match (self.waiting.clone(), self.plugin.clone()) {
+            (Some(waiting), Some(plugin)) if !waiting.done.get() => {
+                plugin.bodies.set(Delivery::Works);
+                self.decide(&plugin, &waiting, None)
+            }
             _ => Action::Continue,
         }
     }

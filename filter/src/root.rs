@@ -32,6 +32,9 @@ const SLICE: Duration = Duration::from_micros(500);
 /// Virtual nodes between two looks at the clock: about a tenth of a slice.
 const STEP: usize = 512;
 
+/// Steps of the first slice, whatever the clock says: rings of 27 endpoints are there before the first request.
+const FIRST_STEPS: usize = 8;
+
 /// One configuration in force.
 #[derive(Debug)]
 pub struct Plugin {
@@ -45,6 +48,8 @@ pub struct Plugin {
     pub waiting: RefCell<Vec<Rc<Waiting>>>,
     /// Bodies are read, as far as Envoy hands them over.
     pub bodies: Cell<body::Delivery>,
+    /// Which pool is the first to plan at the next tick.
+    turn: Cell<usize>,
 }
 
 impl Plugin {
@@ -70,7 +75,7 @@ impl RootContext for Root {
             Ok(plugin) => {
                 self.plugin = Some(Rc::new(plugin));
                 self.building = true;
-                self.build();
+                self.build(FIRST_STEPS);
                 true
             }
             Err(reason) => {
@@ -84,7 +89,7 @@ impl RootContext for Root {
     }
 
     fn on_tick(&mut self) {
-        self.build();
+        self.build(0);
         let Some(plugin) = &self.plugin else { return };
         body::release_overdue(plugin);
         plan(plugin);
@@ -101,12 +106,14 @@ impl RootContext for Root {
 }
 
 impl Root {
-    /// One slice of what is still to be built.
-    fn build(&mut self) {
+    /// One slice of what is still to be built, at least so many steps.
+    fn build(&mut self, at_least: usize) {
         let (true, Some(plugin)) = (self.building, &self.plugin) else { return };
         let until = host::now().saturating_add(SLICE);
         let mut progress = Progress::More;
-        while progress == Progress::More && host::now() < until {
+        let mut steps = 0_usize;
+        while progress == Progress::More && (steps < at_least || host::now() < until) {
+            steps = steps.saturating_add(1);
             let step = vm::with(|vm| match plugin.snapshot.try_borrow_mut() {
                 Ok(mut snapshot) => snapshot.advance(STEP, &mut vm.registry),
                 Err(_) => Progress::More,
@@ -132,16 +139,27 @@ impl Drop for Root {
     }
 }
 
-/// Pools that plan for themselves do so in one VM only.
+/// Pools that plan for themselves do so in one VM only, and in turn: one plan a tick, and more while the slice lasts.
 fn plan(plugin: &Plugin) {
     let Ok(snapshot) = plugin.snapshot.try_borrow() else { return };
     let now = host::now();
-    for (cluster, pool) in snapshot.pools().iter().filter(|(_, pool)| pool.plans_itself()) {
+    let until = now.saturating_add(SLICE);
+    let own = || snapshot.pools().iter().filter(|(_, pool)| pool.plans_itself());
+    let (count, first) = (own().count(), plugin.turn.get());
+    let mut planned = 0_usize;
+    for (n, (cluster, pool)) in own().enumerate().cycle().skip(first).take(count) {
         match lease::hold(cluster, pool, now) {
-            lease::Held::Own => plugin.stats.planned(&pool.tick(now)),
+            lease::Held::Own if planned > 0 && pool.is_plan_due(now) && host::now() >= until => pool.follow_plan(now),
+            lease::Held::Own => {
+                if pool.is_plan_due(now) {
+                    planned = planned.saturating_add(1);
+                    plugin.turn.set(n.saturating_add(1).checked_rem(count).unwrap_or_default());
+                }
+                plugin.stats.planned(&pool.tick(now));
+            }
             lease::Held::Idle => {}
             lease::Held::Other => {
-                pool.stop_planning();
+                pool.stop_planning(now);
                 plugin.stats.plan_elsewhere();
                 vm::with(|vm| vm.warn(Warning::PlanElsewhere, || elsewhere(cluster)));
             }
@@ -172,5 +190,6 @@ fn load(size: usize) -> Result<Plugin, String> {
         stats,
         waiting: RefCell::default(),
         bodies: Cell::default(),
+        turn: Cell::default(),
     })
 }

@@ -31,6 +31,7 @@ pub struct Stats {
     panic: Stat,
     marks_ignored: Stat,
     body_overdue: Stat,
+    body_unread: Stat,
     body_model: Stat,
     body_no_model: Stat,
     plan_changed: Stat,
@@ -85,6 +86,7 @@ impl Stats {
             panic: counter(stats::PANIC)?,
             marks_ignored: counter(stats::MARKS_IGNORED)?,
             body_overdue: counter(stats::BODY_OVERDUE)?,
+            body_unread: counter(stats::BODY_UNREAD)?,
             body_model: counter(stats::BODY_MODEL)?,
             body_no_model: counter(stats::BODY_NO_MODEL)?,
             plan_changed: counter(stats::PLAN_CHANGED)?,
@@ -106,6 +108,7 @@ impl Stats {
             &self.panic,
             &self.marks_ignored,
             &self.body_overdue,
+            &self.body_unread,
             &self.body_model,
             &self.body_no_model,
             &self.plan_changed,
@@ -131,6 +134,10 @@ impl Stats {
 
     pub fn body_overdue(&self) {
         self.body_overdue.add(1);
+    }
+
+    pub fn body_unread(&self) {
+        self.body_unread.add(1);
     }
 
     pub fn body_read(&self, named_model: bool) {

@@ -2,6 +2,7 @@
 //! several listeners may use one VM.
 
 use crate::host::{self, HostError, Level};
+use crate::lease::Leases;
 use crate::stats::Stats;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
@@ -39,6 +40,7 @@ pub struct Vm {
     pub registry: Registry,
     /// The VM's random name, by which it holds leases.
     pub holder: u128,
+    pub leases: Leases,
     /// Reused for every list, so that writing one allocates nothing.
     pub destination: String,
     throttles: [Throttle; WARNINGS],
@@ -51,6 +53,7 @@ impl Vm {
             holder: rng.random(),
             rng,
             registry: Registry::default(),
+            leases: Leases::default(),
             destination: String::new(),
             throttles: [Throttle::new(WARNING_INTERVAL); WARNINGS],
         }
