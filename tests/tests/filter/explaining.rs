@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use warmroute_tests::harness::eventually;
+use warmroute_tests::mock::MockServer;
 
 use crate::rig::{Rig, SOON, pool, ring_order, servers};
 
@@ -57,6 +58,27 @@ async fn strangers_and_unasked_configurations_are_told_nothing() -> Result<()> {
         let rig = rig(1, change).await?;
         let reply = rig.chat_with(&[("x-model-id", "llama"), ASKING], "llama").await?;
         assert_eq!((reply.status.as_u16(), reply.header(EXPLANATION)), (200, None));
+    }
+    Ok(())
+}
+
+/// A proxy behind this one may trust it: what strangers may not say does not reach it.
+#[tokio::test]
+async fn what_strangers_may_not_say_is_not_handed_on() -> Result<()> {
+    for trusted in [false, true] {
+        let server = MockServer::builder().listen("127.0.0.1:0").record(8).start().await?;
+        let rig = Rig::with(vec![server], |envoy, addresses| {
+            let mut plugin = pool(addresses, json!({}));
+            plugin["request"] = json!({"trusted": trusted});
+            plugin["explain"] = json!({"header": ASKING.0});
+            envoy.plugin_config(plugin)
+        })
+        .await?;
+        let headers = [("x-model-id", "llama"), ASKING, ("x-warmroute-urgency", "critical"), ("x-other", "kept")];
+        assert_eq!(rig.chat_with(&headers, "llama").await?.status, 200);
+        let recorded = rig.servers[0].recorded();
+        let there = |name: &str| recorded[0].headers.iter().any(|(header, _)| header == name);
+        assert_eq!([there(ASKING.0), there("x-warmroute-urgency"), there("x-other")], [trusted, trusted, true]);
     }
     Ok(())
 }

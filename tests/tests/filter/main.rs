@@ -12,3 +12,4 @@ mod rig;
 mod routing;
 mod sessions;
 mod strategies;
+mod waiting;

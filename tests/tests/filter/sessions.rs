@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use warmroute_tests::harness::{Client, Reply};
+use warmroute_tests::harness::{Client, Reply, config};
 
 use crate::rig::{Rig, chat_body, pool, servers};
 
@@ -84,6 +84,48 @@ async fn a_cookie_begins_a_session_and_keeps_it() -> Result<()> {
         }
         assert_eq!(values.len(), 6, "every session has its own: {values:?}");
     }
+    Ok(())
+}
+
+/// What no session decides begins none: updates, what is refused, the ring, gRPC.
+#[tokio::test]
+async fn a_session_begins_only_where_it_decides() -> Result<()> {
+    let cookie = json!({"cookie": {"name": "gpu"}});
+    let pool_rig = rig(1, "p2c", cookie.clone()).await?;
+    let update = pool_rig.client.post(&pool_rig.url("/v2/repository/models/llama/load"), &[], &json!({})).await?;
+    assert_eq!((update.status.as_u16(), update.header("set-cookie")), (200, None), "{}", update.text());
+    let grpc = [("content-type", "application/grpc")];
+    assert_eq!(chat_anew(&pool_rig, &grpc).await?.header("set-cookie"), None);
+    assert!(chat_anew(&pool_rig, &[]).await?.header("set-cookie").is_some());
+    let ring = rig(1, "ring", cookie.clone()).await?;
+    assert_eq!(chat_anew(&ring, &[]).await?.header("set-cookie"), None);
+    let nobody = Rig::with(servers(1, "127.0.0.1:0").await?, move |envoy, addresses| {
+        let mut plugin = pool(addresses, json!({"strategy": "p2c"}));
+        plugin["request"] = json!({"session": cookie});
+        plugin["pools"][0]["endpoints"][0]["unhealthy"] = json!(true);
+        envoy.plugin_config(plugin)
+    })
+    .await?;
+    let refused = chat_anew(&nobody, &[]).await?;
+    assert_eq!((refused.status.as_u16(), refused.header("set-cookie")), (503, None));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cookie_that_came_by_https_is_secure() -> Result<()> {
+    let rig = Rig::with(servers(2, "127.0.0.1:0").await?, |envoy, addresses| {
+        let mut plugin = pool(addresses, json!({"strategy": "p2c"}));
+        plugin["request"] = json!({"session": {"cookie": {"name": "gpu"}}});
+        envoy.plugin_config(plugin).edit(|bootstrap| {
+            let http = config::http_manager(bootstrap, config::LISTENER)?;
+            http["scheme_header_transformation"] = json!({"scheme_to_overwrite": "https"});
+            Ok(())
+        })
+    })
+    .await?;
+    let reply = chat_anew(&rig, &[]).await?;
+    let cookie = reply.header("set-cookie").context("no cookie")?;
+    assert!(cookie.ends_with("; HttpOnly; SameSite=Lax; Secure"), "{cookie}");
     Ok(())
 }
 
