@@ -141,7 +141,7 @@ impl<'a> World<'a> {
                 self.gpus[endpoint].push(Job { request, model: arrival.model, work: arrival.work });
                 return self.begin(endpoint);
             }
-            self.policy.attempt_failed(arrival.proxy, endpoint);
+            self.policy.attempt_failed(&self.asked(request), endpoint);
         }
         self.finish(request, Fate::Failed);
     }
@@ -254,7 +254,7 @@ mod tests {
             self.list.iter().map(|at| EndpointIndex(*at)).collect()
         }
 
-        fn attempt_failed(&mut self, _proxy: usize, _endpoint: usize) {
+        fn attempt_failed(&mut self, _asked: &Asked, _endpoint: usize) {
             self.failed_attempts += 1;
         }
 

@@ -44,8 +44,8 @@ impl Policy for Homes {
         self.proxies.send(asked)
     }
 
-    fn attempt_failed(&mut self, proxy: usize, endpoint: usize) {
-        self.proxies.attempt_failed(proxy, endpoint);
+    fn attempt_failed(&mut self, asked: &Asked, endpoint: usize) {
+        self.proxies.attempt_failed(asked, endpoint);
     }
 
     fn ended(&mut self, ended: &Ended) {

@@ -64,7 +64,7 @@ pub trait Policy {
     fn send(&mut self, asked: &Asked) -> PickList;
 
     /// An endpoint could not be reached.
-    fn attempt_failed(&mut self, _proxy: usize, _endpoint: usize) {}
+    fn attempt_failed(&mut self, _asked: &Asked, _endpoint: usize) {}
 
     /// A request ended.
     fn ended(&mut self, ended: &Ended);

@@ -127,8 +127,9 @@ impl Proxies {
     }
 
     /// An endpoint could not be reached.
-    pub fn attempt_failed(&self, proxy: usize, endpoint: usize) {
-        self.all[proxy % self.all.len()].live.attempt_failed(index(endpoint));
+    pub fn attempt_failed(&self, asked: &Asked, endpoint: usize) {
+        let sent = self.under_way.get(&asked.request).map(|under_way| &under_way.sent);
+        self.all[asked.proxy % self.all.len()].live.attempt_failed(sent, index(endpoint));
     }
 
     /// A request ended. What was measured, if the pick served it well.
