@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::json;
-use warmroute_tests::harness::{Client, eventually};
+use warmroute_tests::harness::{Client, config, eventually};
 use warmroute_tests::mock::MockServer;
 
 use crate::rig::{Rig, SOON, chat_body, pool};
@@ -56,6 +56,44 @@ async fn models_that_fit_are_loaded_once_and_stay() -> Result<()> {
     let counts = rig.counts().await?;
     assert!(counts["plan_changed"] > 0 && counts["planner_input_default"] > 0, "{counts:?}");
     assert!(!counts.contains_key("plan_elsewhere"), "{counts:?}");
+    Ok(())
+}
+
+/// Listeners for http and https are two configurations of one cluster: requests of either go by the one plan.
+#[tokio::test]
+async fn two_listeners_of_one_cluster_share_a_plan() -> Result<()> {
+    const SECOND: &str = "second";
+    let rig = Rig::with(small_servers().await?, |envoy, addresses| {
+        envoy.plugin_config(pool(addresses, json!({"plan": "self", "memory_units": 2}))).edit(|bootstrap| {
+            let mut copy = config::listener(bootstrap, config::LISTENER)?.clone();
+            copy["name"] = SECOND.into();
+            let listeners = config::at(bootstrap, "/static_resources/listeners")?;
+            listeners.as_array_mut().context("no list")?.push(copy);
+            config::http_manager(bootstrap, SECOND)?["stat_prefix"] = SECOND.into();
+            Ok(())
+        })
+    })
+    .await?;
+    let second = rig.envoy.admin().listener(SECOND).await?.context("not bound")?;
+    eventually(SOON, "ten rounds by the plan, though only one listener is asked", || async {
+        let before = rig.count("pick.homes").await?;
+        for _ in 0..10 {
+            round(&rig).await?;
+        }
+        rig.await_in_flight(0).await?;
+        Ok((rig.count("pick.homes").await? == before + 10 * MODELS as u64).then_some(()))
+    })
+    .await?;
+    let (by_plan, loads) = (rig.count("pick.homes").await?, cold_loads(&rig));
+    let client = Client::http1();
+    let url = format!("http://{second}/v1/chat/completions");
+    for n in (0..MODELS).cycle().take(5 * MODELS) {
+        let model = format!("model-{n}");
+        let reply = client.post(&url, &[("x-model-id", &model)], &chat_body(&model)).await?;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+    }
+    rig.await_count("pick.homes", by_plan + 5 * MODELS as u64).await?;
+    assert_eq!(cold_loads(&rig), loads, "the other listener knows the homes");
     Ok(())
 }
 
