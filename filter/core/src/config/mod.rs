@@ -2,6 +2,7 @@
 //! ([`limits`]), validation that names the path of every mistake ([`ConfigError`]), and the runtime objects
 //! ([`Config`]).
 
+mod aliases;
 mod compile;
 pub mod limits;
 mod pools;

@@ -167,7 +167,7 @@ impl Check {
         let (mut seen, mut placements) = (BTreeSet::new(), Vec::new());
         for (n, model) in plan.models.into_iter().enumerate() {
             let path = format!("{path}.models[{n}]");
-            self.model_name(&format!("{path}.id"), &model.id);
+            self.routed_name(&format!("{path}.id"), &model.id);
             self.seen_once(&format!("{path}.id"), &mut seen, model.id.clone());
             let homes = self.homes(&format!("{path}.homes"), &model.homes, known.as_ref());
             placements.push((hash(model.id.as_bytes()), Placement { homes, tail: false }));
@@ -198,7 +198,7 @@ impl Check {
         let (mut seen, mut settings) = (BTreeSet::new(), BTreeMap::new());
         for (n, model) in models.into_iter().enumerate() {
             let path = format!("{path}.models[{n}]");
-            self.model_name(&format!("{path}.id"), &model.id);
+            self.routed_name(&format!("{path}.id"), &model.id);
             self.seen_once(&format!("{path}.id"), &mut seen, model.id.clone());
             self.optional(&path, "size_units", model.size_units, limits::SIZE_UNITS_RANGE);
             self.optional(&path, "load_ms", model.load_ms, limits::LOAD_MS_RANGE);
@@ -309,7 +309,7 @@ impl Check {
         let models = models?;
         self.count(path, models.len(), limits::MAX_MODELS);
         for (n, model) in models.iter().enumerate() {
-            self.model_name(&format!("{path}[{n}]"), model);
+            self.routed_name(&format!("{path}[{n}]"), model);
         }
         Some(Resident::from_ids(models.iter().map(String::as_str)))
     }

@@ -13,14 +13,12 @@ impl Check {
         let model_headers = self.header_list("request.model_headers", wire.model_headers, &limits::MODEL_HEADERS);
         let type_headers = self.header_list("request.type_headers", wire.type_headers, &limits::TYPE_HEADERS);
         let (session, cookie) = self.session(wire.session);
+        let aliases = self.aliases(wire.aliases);
         let settings = RequestSettings {
             model_headers,
             type_headers,
-            aliases: self.aliases(wire.aliases),
-            default_model: wire.default_model.map(|model| {
-                self.model_name("request.default_model", &model);
-                model.into_bytes().into_boxed_slice()
-            }),
+            default_model: wire.default_model.map(|model| self.default_model(model, &aliases)),
+            aliases,
             trusted: wire.trusted.unwrap_or(limits::TRUSTED),
             urgency_header: Some(self.fact_header(
                 "request.urgency_header",
@@ -68,6 +66,12 @@ impl Check {
         let ttl_seconds =
             self.number(path, "ttl_seconds", wire.ttl_seconds, limits::COOKIE_TTL, limits::COOKIE_TTL_RANGE);
         SessionCookie { name: wire.name.into_boxed_str(), ttl_seconds }
+    }
+
+    /// Resolved here, once, as the name of every request is, in one step.
+    fn default_model(&mut self, model: String, aliases: &BTreeMap<Box<[u8]>, Box<[u8]>>) -> Box<[u8]> {
+        self.model_name("request.default_model", &model);
+        aliases.get(model.as_bytes()).cloned().unwrap_or_else(|| model.into_bytes().into_boxed_slice())
     }
 
     fn aliases(&mut self, aliases: BTreeMap<String, String>) -> BTreeMap<Box<[u8]>, Box<[u8]>> {

@@ -240,11 +240,12 @@ pub struct Request {
     #[cfg_attr(feature = "schema", schemars(extend("default" = limits::DESTINATION_HEADER)))]
     pub destination_header: Option<String>,
     /// Other names of models: `{"chat": "llama-3-70b"}` routes requests for `chat` as requests for `llama-3-70b`. The
-    /// request itself is not changed. One step: the target is not looked up again.
+    /// request itself is not changed. One step: the target is not looked up again. Pools name models by what requests are
+    /// routed as: `llama-3-70b`, not `chat`.
     #[cfg_attr(feature = "schema", schemars(extend("maxProperties" = limits::MAX_ALIASES)))]
     #[serde(default)]
     pub aliases: BTreeMap<String, String>,
-    /// Model of inference requests that name none.
+    /// Model of inference requests that name none; may be an alias.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_BYTES)))]
     pub default_model: Option<String>,
     /// Whether the callers of this listener may set the urgency of requests and ask for explanations: true for a
