@@ -81,6 +81,11 @@ impl Check {
         }
     }
 
+    /// How many problems there are so far.
+    pub(super) fn found(&self) -> usize {
+        self.problems.len().saturating_add(self.more)
+    }
+
     fn finish(self) -> Result<(), ConfigError> {
         if self.problems.is_empty() { Ok(()) } else { Err(ConfigError { problems: self.problems, more: self.more }) }
     }

@@ -4,6 +4,7 @@
 
 mod aliases;
 mod compile;
+mod fit;
 pub mod limits;
 mod pools;
 mod requests;

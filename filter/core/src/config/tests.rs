@@ -8,6 +8,7 @@ use std::time::Duration;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 mod aliases;
+mod fit;
 
 fn problems(json: &str) -> Vec<String> {
     parse(json.as_bytes()).unwrap_err().problems.iter().map(ToString::to_string).collect()
