@@ -161,7 +161,8 @@ impl Check {
             let homes = self.homes(&format!("{path}.homes"), &model, fit);
             placements.push((hash(model.id.as_bytes()), Placement { homes, tail: false }));
         }
-        Plan::new(plan.version.unwrap_or(limits::PLAN_VERSION), placements)
+        let version = self.number(path, "version", plan.version, limits::PLAN_VERSION, limits::PLAN_VERSION_RANGE);
+        Plan::new(version, placements)
     }
 
     fn homes(&mut self, path: &str, model: &wire::PlannedModel, fit: &Homes<'_>) -> Box<[u64]> {

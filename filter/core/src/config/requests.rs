@@ -65,7 +65,19 @@ impl Check {
         }
         let ttl_seconds =
             self.number(path, "ttl_seconds", wire.ttl_seconds, limits::COOKIE_TTL, limits::COOKIE_TTL_RANGE);
+        self.cookie_is_kept(&format!("{path}.name"), &wire.name, ttl_seconds);
         SessionCookie { name: wire.name.into_boxed_str(), ttl_seconds }
+    }
+
+    /// Browsers drop a cookie of such a name that is set without `Secure`, as ours is, and each request of theirs would
+    /// begin another session. Source: RFC 6265bis §4.1.3; they do not mind the case.
+    fn cookie_is_kept(&mut self, path: &str, name: &str, ttl_seconds: u32) {
+        let name = name.to_ascii_lowercase();
+        if ttl_seconds > 0 && ["__host-", "__secure-"].iter().any(|prefix| name.starts_with(prefix)) {
+            let text = "browsers drop a cookie of this prefix that is set without `Secure`; write a name without it, or \
+                        set `ttl_seconds` to 0";
+            self.problem(path, text);
+        }
     }
 
     /// Resolved here, once, as the name of every request is, in one step.
@@ -133,8 +145,22 @@ impl Check {
 /// What may stand in a token beside letters and digits.
 const TOKEN: &[u8] = b"!#$%&'*+-.^_`|~";
 
-/// Headers that cannot tell a model or a type: Envoy keeps them elsewhere, or other rules read them.
-const FACTS_RESERVED: [&str; 6] = ["host", "content-type", "content-length", "cookie", "x-envoy-", "x-forwarded-"];
+/// Headers that cannot tell a model or a type: Envoy keeps them elsewhere or removes them from every request (those of
+/// one connection), or other rules read them.
+const FACTS_RESERVED: [&str; 12] = [
+    "connection",
+    "content-length",
+    "content-type",
+    "cookie",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+    "x-envoy-",
+    "x-forwarded-",
+];
 
 /// Headers that a pick must not be written over.
 const DESTINATION_RESERVED: [&str; 22] = [

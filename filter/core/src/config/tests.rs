@@ -9,6 +9,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 
 mod aliases;
 mod fit;
+mod requests;
 
 fn problems(json: &str) -> Vec<String> {
     parse(json.as_bytes()).unwrap_err().problems.iter().map(ToString::to_string).collect()

@@ -166,7 +166,7 @@ pub enum PlanSource {
 #[serde(deny_unknown_fields)]
 pub struct FixedPlan {
     /// The plan's number in explanations.
-    #[cfg_attr(feature = "schema", schemars(extend("default" = limits::PLAN_VERSION)))]
+    #[cfg_attr(feature = "schema", schemars(range(min = *limits::PLAN_VERSION_RANGE.start()), extend("default" = limits::PLAN_VERSION)))]
     pub version: Option<u64>,
     /// The models that have homes; others go by the ring.
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_MODELS)))]
@@ -284,7 +284,7 @@ pub struct Session {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Cookie {
-    /// The name of the cookie.
+    /// The name of the cookie. Not `__Host-…` or `__Secure-…`, unless Warmroute sets none.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_BYTES)))]
     pub name: String,
     /// Seconds that a browser keeps a cookie which Warmroute sets because the request had none. 0: none is set.
