@@ -178,10 +178,10 @@ pub struct FixedPlan {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PlannedModel {
-    /// The model's id, as requests name it.
+    /// The model's id, as requests name it; no alias.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_BYTES)))]
     pub id: String,
-    /// Ids of endpoints of the pool.
+    /// Ids of endpoints of the pool that serve the model and have the memory for it.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_HOMES)))]
     pub homes: Vec<String>,
 }
@@ -191,7 +191,7 @@ pub struct PlannedModel {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// The model's id, as requests name it.
+    /// The model's id, as requests name it; no alias.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_BYTES)))]
     pub id: String,
     /// How its requests are routed; default: the pool's strategy.
@@ -217,7 +217,7 @@ pub struct PayloadClass {
     /// What one of them counts in flight, in ordinary requests.
     #[cfg_attr(feature = "schema", schemars(range(min = *limits::PAYLOAD_WEIGHT_RANGE.start(), max = *limits::PAYLOAD_WEIGHT_RANGE.end()), extend("default" = limits::PAYLOAD_WEIGHT)))]
     pub weight: Option<u32>,
-    /// Labels that an endpoint must have to serve it.
+    /// Labels that an endpoint must have to serve it. Some endpoint of the pool must have them all.
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_LABELS)))]
     #[serde(default)]
     pub labels: Vec<String>,
