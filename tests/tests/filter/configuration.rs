@@ -22,6 +22,10 @@ async fn a_bad_configuration_is_refused_by_path_and_the_old_one_stays() -> Resul
             "pools[0].endpoints[0].address",
         ),
         (json!({"pools": [{"endpoints": []}]}), "pools[0]: missing field"),
+        (
+            pool(&addresses, json!({"payload_classes": [{"name": "batch", "above_bytes": 1, "labels": ["gpu=none"]}]})),
+            "pools[0].payload_classes[0].labels[0]",
+        ),
         (Value::String("{\"pools\": [".into()), "pools"),
         (Value::String("\u{fffd}".into()), "must be a JSON object"),
     ] {
@@ -32,7 +36,7 @@ async fn a_bad_configuration_is_refused_by_path_and_the_old_one_stays() -> Resul
         let reply = rig.chat("llama").await?;
         assert_eq!(rig.served_by(&reply)?, expected, "{bad}");
     }
-    rig.await_count("served.pick", 6).await
+    rig.await_count("served.pick", 7).await
 }
 
 #[tokio::test]

@@ -1,9 +1,9 @@
 //! Validation and defaults: what all parts of it share, and the whole.
 
 use super::pools::PoolConfig;
-use super::{ConfigError, Problem, limits, shortened, wire};
+use super::{ConfigError, Problem, aliases, limits, shortened, wire};
 use crate::request::RequestSettings;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
@@ -39,7 +39,11 @@ pub struct ExplainSettings {
 }
 
 pub(super) fn compile(plugin: wire::Plugin) -> Result<Config, ConfigError> {
-    let mut check = Check { sessions: plugin.request.session.is_some(), ..Check::default() };
+    let mut check = Check {
+        sessions: plugin.request.session.is_some(),
+        never_routed: aliases::never_routed(&plugin.request.aliases),
+        ..Check::default()
+    };
     let pools = check.pools(plugin.pools);
     let explain = ExplainSettings {
         log_ratio: check.number(
@@ -62,6 +66,8 @@ pub(super) struct Check {
     more: usize,
     /// Requests may belong to sessions.
     pub(super) sessions: bool,
+    /// Names that no request is routed as, and what they stand for.
+    pub(super) never_routed: BTreeMap<String, String>,
     /// Header names seen so far: one header cannot carry two things.
     pub(super) headers: BTreeSet<String>,
 }
@@ -73,6 +79,11 @@ impl Check {
         } else {
             self.more = self.more.saturating_add(1);
         }
+    }
+
+    /// How many problems there are so far.
+    pub(super) fn found(&self) -> usize {
+        self.problems.len().saturating_add(self.more)
     }
 
     fn finish(self) -> Result<(), ConfigError> {

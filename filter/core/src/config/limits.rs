@@ -42,6 +42,8 @@ pub const LOAD_COST_RANGE: RangeInclusive<f64> = 0.0..=100_000.0;
 pub const LOAD_MS_RANGE: RangeInclusive<u64> = 0..=3_600_000;
 /// A plan that was written once.
 pub const PLAN_VERSION: u64 = 1;
+/// 0 is the plan that nobody has made, which explanations leave out.
+pub const PLAN_VERSION_RANGE: RangeInclusive<u64> = 1..=u64::MAX;
 /// Homes of one model in a plan written by hand.
 pub const MAX_HOMES: usize = 1_000;
 

@@ -2,7 +2,9 @@
 //! ([`limits`]), validation that names the path of every mistake ([`ConfigError`]), and the runtime objects
 //! ([`Config`]).
 
+mod aliases;
 mod compile;
+mod fit;
 pub mod limits;
 mod pools;
 mod requests;

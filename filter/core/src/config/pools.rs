@@ -1,6 +1,7 @@
 //! Pools, checked and compiled.
 
 use super::compile::Check;
+use super::fit::{self, Homes};
 use super::{limits, shortened, wire};
 use crate::address::Address;
 use crate::endpoint::{Endpoint, Resident, Servable};
@@ -89,15 +90,19 @@ impl Check {
             self.number(path, "memory_units", wire.memory_units, limits::MEMORY_UNITS, limits::MEMORY_UNITS_RANGE);
         let nodes =
             self.number(path, "virtual_nodes", wire.virtual_nodes, limits::VIRTUAL_NODES, limits::VIRTUAL_NODES_RANGE);
+        let told = wire.endpoints.as_ref().map_or(0, Vec::len);
         let endpoints = wire.endpoints.map(|endpoints| self.endpoints(path, endpoints, memory));
-        let models = self.models(path, wire.models);
+        let known = fit::known(endpoints.as_deref(), told);
+        let default = if wire.plan.is_none() { limits::STRATEGY } else { limits::STRATEGY_WITH_PLAN };
+        let strategy: StrategyName = wire.strategy.unwrap_or(default).into();
+        let models = self.models(path, wire.models, wire.plan.is_some());
         let slots = self.number(path, "slots", wire.slots, limits::SLOTS, limits::SLOTS_RANGE);
         let load_cost = self.number(path, "load_cost", wire.load_cost, limits::LOAD_COST, limits::LOAD_COST_RANGE);
-        let plan = self.plan(path, wire.plan, endpoints.as_deref(), &models, slots);
-        let default = if matches!(plan, PlanSource::None) { limits::STRATEGY } else { limits::STRATEGY_WITH_PLAN };
+        self.homes_are_planned(&format!("{path}.strategy"), strategy, wire.plan.is_some());
+        let plan = self.plan(path, wire.plan, &Homes::new(known, &models, strategy), slots);
         let fallbacks = self.number(path, "fallbacks", wire.fallbacks, limits::FALLBACKS, limits::FALLBACKS_RANGE);
         let settings = PoolSettings {
-            strategy: wire.strategy.unwrap_or(default).into(),
+            strategy,
             virtual_nodes: nodes,
             fallbacks,
             max_retries: self.max_retries(path, wire.max_retries, fallbacks),
@@ -108,7 +113,7 @@ impl Check {
                 limits::PANIC,
                 limits::PANIC_RANGE,
             ),
-            payload: self.payload_classes(path, wire.payload_classes),
+            payload: self.payload_classes(path, wire.payload_classes, known),
             updates: match wire.updates.unwrap_or(limits::UPDATES) {
                 wire::Updates::Holders => UpdateScope::Holders,
                 wire::Updates::Pool => UpdateScope::Pool,
@@ -119,91 +124,77 @@ impl Check {
             slots,
             load_cost,
         };
-        self.plan_is_used(path, &settings);
         PoolConfig { cluster: wire.cluster.into_boxed_str(), settings: Rc::new(settings), endpoints }
     }
 
-    /// A plan that no strategy reads, and homes without anybody who plans, are mistakes rather than silence.
-    fn plan_is_used(&mut self, path: &str, settings: &PoolSettings) {
-        let own = settings.models.values().filter_map(|model| model.strategy);
-        let homes = own.chain([settings.strategy]).any(|name| name == StrategyName::Homes);
-        match (&settings.plan, homes) {
-            (PlanSource::None, true) => {
-                self.problem(
-                    format!("{path}.strategy"),
-                    "\"homes\" needs a plan: set `plan`, to \"self\" or to a fixed one",
-                );
-            }
-            (PlanSource::Fixed(_) | PlanSource::SelfMade(_), false) => {
-                self.problem(
-                    format!("{path}.plan"),
-                    "no strategy here reads a plan: use the strategy \"homes\" or leave the plan out",
-                );
-            }
-            _ => {}
+    /// Homes without anybody who plans are a mistake rather than silence.
+    fn homes_are_planned(&mut self, path: &str, strategy: StrategyName, planned: bool) {
+        if strategy == StrategyName::Homes && !planned {
+            self.problem(path, "\"homes\" needs a plan: set `plan`, to \"self\" or to a fixed one");
         }
     }
 
-    fn plan(
-        &mut self,
-        path: &str,
-        plan: Option<wire::PlanSource>,
-        endpoints: Option<&[Endpoint]>,
-        models: &BTreeMap<u64, ModelSettings>,
-        slots: u32,
-    ) -> PlanSource {
+    fn plan(&mut self, path: &str, plan: Option<wire::PlanSource>, fit: &Homes<'_>, slots: u32) -> PlanSource {
+        let Some(plan) = plan else { return PlanSource::None };
+        // A plan that no strategy reads is a mistake rather than silence, and one for all of its models.
+        if !fit.are_read() {
+            let text = "no strategy here reads a plan: use the strategy \"homes\" or leave the plan out";
+            self.problem(format!("{path}.plan"), text);
+            return PlanSource::None;
+        }
         match plan {
-            None => PlanSource::None,
-            Some(wire::PlanSource::SelfMade) => PlanSource::SelfMade(self_made(models, slots)),
-            Some(wire::PlanSource::Fixed(plan)) => {
-                PlanSource::Fixed(self.fixed_plan(&format!("{path}.plan.fixed"), plan, endpoints))
+            wire::PlanSource::SelfMade => PlanSource::SelfMade(self_made(fit.models, slots)),
+            wire::PlanSource::Fixed(plan) => {
+                PlanSource::Fixed(self.fixed_plan(&format!("{path}.plan.fixed"), plan, fit))
             }
         }
     }
 
-    fn fixed_plan(&mut self, path: &str, plan: wire::FixedPlan, endpoints: Option<&[Endpoint]>) -> Plan {
+    fn fixed_plan(&mut self, path: &str, plan: wire::FixedPlan, fit: &Homes<'_>) -> Plan {
         self.count(&format!("{path}.models"), plan.models.len(), limits::MAX_MODELS);
-        let known: Option<BTreeSet<&str>> = endpoints.map(|endpoints| endpoints.iter().map(|e| &*e.id).collect());
         let (mut seen, mut placements) = (BTreeSet::new(), Vec::new());
         for (n, model) in plan.models.into_iter().enumerate() {
             let path = format!("{path}.models[{n}]");
-            self.model_name(&format!("{path}.id"), &model.id);
+            self.routed_name(&format!("{path}.id"), &model.id);
             self.seen_once(&format!("{path}.id"), &mut seen, model.id.clone());
-            let homes = self.homes(&format!("{path}.homes"), &model.homes, known.as_ref());
+            self.homes_are_read(&format!("{path}.id"), &model.id, fit);
+            let homes = self.homes(&format!("{path}.homes"), &model, fit);
             placements.push((hash(model.id.as_bytes()), Placement { homes, tail: false }));
         }
-        Plan::new(plan.version.unwrap_or(limits::PLAN_VERSION), placements)
+        let version = self.number(path, "version", plan.version, limits::PLAN_VERSION, limits::PLAN_VERSION_RANGE);
+        Plan::new(version, placements)
     }
 
-    fn homes(&mut self, path: &str, homes: &[String], known: Option<&BTreeSet<&str>>) -> Box<[u64]> {
-        if homes.is_empty() {
+    fn homes(&mut self, path: &str, model: &wire::PlannedModel, fit: &Homes<'_>) -> Box<[u64]> {
+        if model.homes.is_empty() {
             self.problem(path, "empty: name at least one endpoint, or leave the model out");
         }
-        self.count(path, homes.len(), limits::MAX_HOMES);
+        self.count(path, model.homes.len(), limits::MAX_HOMES);
         let mut seen = BTreeSet::new();
-        for (n, id) in homes.iter().enumerate() {
-            self.seen_once(&format!("{path}[{n}]"), &mut seen, id.clone());
-            if known.is_some_and(|known| !known.contains(id.as_str())) {
-                self.problem(
-                    format!("{path}[{n}]"),
-                    format!("{:?} is the id of no endpoint of this pool", shortened(id)),
-                );
+        for (n, id) in model.homes.iter().enumerate() {
+            let path = format!("{path}[{n}]");
+            if self.seen_once(&path, &mut seen, id.clone()) {
+                self.home_fits(&path, id, &model.id, fit);
             }
         }
-        homes.iter().map(|id| hash(id.as_bytes())).collect()
+        model.homes.iter().map(|id| hash(id.as_bytes())).collect()
     }
 
-    fn models(&mut self, path: &str, models: Vec<wire::Model>) -> BTreeMap<u64, ModelSettings> {
+    fn models(&mut self, path: &str, models: Vec<wire::Model>, planned: bool) -> BTreeMap<u64, ModelSettings> {
         self.count(&format!("{path}.models"), models.len(), limits::MAX_MODELS);
         let (mut seen, mut settings) = (BTreeSet::new(), BTreeMap::new());
         for (n, model) in models.into_iter().enumerate() {
             let path = format!("{path}.models[{n}]");
-            self.model_name(&format!("{path}.id"), &model.id);
+            self.routed_name(&format!("{path}.id"), &model.id);
             self.seen_once(&format!("{path}.id"), &mut seen, model.id.clone());
             self.optional(&path, "size_units", model.size_units, limits::SIZE_UNITS_RANGE);
             self.optional(&path, "load_ms", model.load_ms, limits::LOAD_MS_RANGE);
+            let strategy = model.strategy.map(StrategyName::from);
+            if let Some(strategy) = strategy {
+                self.homes_are_planned(&format!("{path}.strategy"), strategy, planned);
+            }
             let own = ModelSettings {
-                strategy: model.strategy.map(Into::into),
+                strategy,
                 size_units: model.size_units,
                 load_time: model.load_ms.map(Duration::from_millis),
             };
@@ -212,7 +203,12 @@ impl Check {
         settings
     }
 
-    fn payload_classes(&mut self, path: &str, classes: Vec<wire::PayloadClass>) -> PayloadClasses {
+    fn payload_classes(
+        &mut self,
+        path: &str,
+        classes: Vec<wire::PayloadClass>,
+        endpoints: Option<&[Endpoint]>,
+    ) -> PayloadClasses {
         self.count(&format!("{path}.payload_classes"), classes.len(), limits::MAX_PAYLOAD_CLASSES);
         let (mut names, mut bytes, mut compiled) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         for (n, class) in classes.into_iter().enumerate() {
@@ -223,6 +219,7 @@ impl Check {
             let weight =
                 self.number(&path, "weight", class.weight, limits::PAYLOAD_WEIGHT, limits::PAYLOAD_WEIGHT_RANGE);
             let labels = self.labels(&path, class.labels);
+            self.class_fits(&path, &labels, endpoints);
             compiled.push(PayloadClass {
                 name: class.name.into_boxed_str(),
                 above_bytes: class.above_bytes,
@@ -309,7 +306,7 @@ impl Check {
         let models = models?;
         self.count(path, models.len(), limits::MAX_MODELS);
         for (n, model) in models.iter().enumerate() {
-            self.model_name(&format!("{path}[{n}]"), model);
+            self.routed_name(&format!("{path}[{n}]"), model);
         }
         Some(Resident::from_ids(models.iter().map(String::as_str)))
     }

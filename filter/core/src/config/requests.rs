@@ -13,14 +13,12 @@ impl Check {
         let model_headers = self.header_list("request.model_headers", wire.model_headers, &limits::MODEL_HEADERS);
         let type_headers = self.header_list("request.type_headers", wire.type_headers, &limits::TYPE_HEADERS);
         let (session, cookie) = self.session(wire.session);
+        let aliases = self.aliases(wire.aliases);
         let settings = RequestSettings {
             model_headers,
             type_headers,
-            aliases: self.aliases(wire.aliases),
-            default_model: wire.default_model.map(|model| {
-                self.model_name("request.default_model", &model);
-                model.into_bytes().into_boxed_slice()
-            }),
+            default_model: wire.default_model.map(|model| self.default_model(model, &aliases)),
+            aliases,
             trusted: wire.trusted.unwrap_or(limits::TRUSTED),
             urgency_header: Some(self.fact_header(
                 "request.urgency_header",
@@ -67,7 +65,25 @@ impl Check {
         }
         let ttl_seconds =
             self.number(path, "ttl_seconds", wire.ttl_seconds, limits::COOKIE_TTL, limits::COOKIE_TTL_RANGE);
+        self.cookie_is_kept(&format!("{path}.name"), &wire.name, ttl_seconds);
         SessionCookie { name: wire.name.into_boxed_str(), ttl_seconds }
+    }
+
+    /// Browsers drop a cookie of such a name that is set without `Secure`, as ours is, and each request of theirs would
+    /// begin another session. Source: RFC 6265bis §4.1.3; they do not mind the case.
+    fn cookie_is_kept(&mut self, path: &str, name: &str, ttl_seconds: u32) {
+        let name = name.to_ascii_lowercase();
+        if ttl_seconds > 0 && ["__host-", "__secure-"].iter().any(|prefix| name.starts_with(prefix)) {
+            let text = "browsers drop a cookie of this prefix that is set without `Secure`; write a name without it, or \
+                        set `ttl_seconds` to 0";
+            self.problem(path, text);
+        }
+    }
+
+    /// Resolved here, once, as the name of every request is, in one step.
+    fn default_model(&mut self, model: String, aliases: &BTreeMap<Box<[u8]>, Box<[u8]>>) -> Box<[u8]> {
+        self.model_name("request.default_model", &model);
+        aliases.get(model.as_bytes()).cloned().unwrap_or_else(|| model.into_bytes().into_boxed_slice())
     }
 
     fn aliases(&mut self, aliases: BTreeMap<String, String>) -> BTreeMap<Box<[u8]>, Box<[u8]>> {
@@ -129,8 +145,22 @@ impl Check {
 /// What may stand in a token beside letters and digits.
 const TOKEN: &[u8] = b"!#$%&'*+-.^_`|~";
 
-/// Headers that cannot tell a model or a type: Envoy keeps them elsewhere, or other rules read them.
-const FACTS_RESERVED: [&str; 6] = ["host", "content-type", "content-length", "cookie", "x-envoy-", "x-forwarded-"];
+/// Headers that cannot tell a model or a type: Envoy keeps them elsewhere or removes them from every request (those of
+/// one connection), or other rules read them.
+const FACTS_RESERVED: [&str; 12] = [
+    "connection",
+    "content-length",
+    "content-type",
+    "cookie",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+    "x-envoy-",
+    "x-forwarded-",
+];
 
 /// Headers that a pick must not be written over.
 const DESTINATION_RESERVED: [&str; 22] = [

@@ -7,6 +7,10 @@ use std::time::Duration;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
+mod aliases;
+mod fit;
+mod requests;
+
 fn problems(json: &str) -> Vec<String> {
     parse(json.as_bytes()).unwrap_err().problems.iter().map(ToString::to_string).collect()
 }

@@ -166,7 +166,7 @@ pub enum PlanSource {
 #[serde(deny_unknown_fields)]
 pub struct FixedPlan {
     /// The plan's number in explanations.
-    #[cfg_attr(feature = "schema", schemars(extend("default" = limits::PLAN_VERSION)))]
+    #[cfg_attr(feature = "schema", schemars(range(min = *limits::PLAN_VERSION_RANGE.start()), extend("default" = limits::PLAN_VERSION)))]
     pub version: Option<u64>,
     /// The models that have homes; others go by the ring.
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_MODELS)))]
@@ -178,10 +178,10 @@ pub struct FixedPlan {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PlannedModel {
-    /// The model's id, as requests name it.
+    /// The model's id, as requests name it; no alias.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_BYTES)))]
     pub id: String,
-    /// Ids of endpoints of the pool.
+    /// Ids of endpoints of the pool that serve the model and have the memory for it.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_HOMES)))]
     pub homes: Vec<String>,
 }
@@ -191,7 +191,7 @@ pub struct PlannedModel {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// The model's id, as requests name it.
+    /// The model's id, as requests name it; no alias.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_BYTES)))]
     pub id: String,
     /// How its requests are routed; default: the pool's strategy.
@@ -217,7 +217,7 @@ pub struct PayloadClass {
     /// What one of them counts in flight, in ordinary requests.
     #[cfg_attr(feature = "schema", schemars(range(min = *limits::PAYLOAD_WEIGHT_RANGE.start(), max = *limits::PAYLOAD_WEIGHT_RANGE.end()), extend("default" = limits::PAYLOAD_WEIGHT)))]
     pub weight: Option<u32>,
-    /// Labels that an endpoint must have to serve it.
+    /// Labels that an endpoint must have to serve it. Some endpoint of the pool must have them all.
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_LABELS)))]
     #[serde(default)]
     pub labels: Vec<String>,
@@ -240,11 +240,12 @@ pub struct Request {
     #[cfg_attr(feature = "schema", schemars(extend("default" = limits::DESTINATION_HEADER)))]
     pub destination_header: Option<String>,
     /// Other names of models: `{"chat": "llama-3-70b"}` routes requests for `chat` as requests for `llama-3-70b`. The
-    /// request itself is not changed. One step: the target is not looked up again.
+    /// request itself is not changed. One step: the target is not looked up again. Pools name models by what requests are
+    /// routed as: `llama-3-70b`, not `chat`.
     #[cfg_attr(feature = "schema", schemars(extend("maxProperties" = limits::MAX_ALIASES)))]
     #[serde(default)]
     pub aliases: BTreeMap<String, String>,
-    /// Model of inference requests that name none.
+    /// Model of inference requests that name none; may be an alias.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_BYTES)))]
     pub default_model: Option<String>,
     /// Whether the callers of this listener may set the urgency of requests and ask for explanations: true for a
@@ -283,7 +284,7 @@ pub struct Session {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Cookie {
-    /// The name of the cookie.
+    /// The name of the cookie. Not `__Host-…` or `__Secure-…`, unless Warmroute sets none.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_BYTES)))]
     pub name: String,
     /// Seconds that a browser keeps a cookie which Warmroute sets because the request had none. 0: none is set.
