@@ -319,9 +319,9 @@ proptest! {
         prop_assert!(left <= 2 * memory as usize * (1 + lanes), "{left} left, lanes {lanes}");
     }
 
-    /// A new model that is hardly asked for gets its home and takes at most the one away that was worth as little. For
-    /// each lane that comes or goes three times what a lane holds may move: its own, what makes room for that, and what
-    /// makes room for those.
+    /// A new model that is hardly asked for gets its home and takes at most two away: one that only hysteresis kept, and
+    /// one that was worth as little. For each lane that comes or goes three times what a lane holds may move: its own,
+    /// what makes room for that, and what makes room for those.
     #[test]
     fn a_new_model_moves_few(world in usual()) {
         let mut world = world;
@@ -337,7 +337,7 @@ proptest! {
             placement.homes.iter().filter(|home| !now.homes.contains(home)).count()
         };
         let left: usize = before.iter().map(left).sum();
-        prop_assert!(left <= 1 + 3 * memory * lanes.max(outcome.lanes), "{left} left, lanes {lanes} to {}", outcome.lanes);
+        prop_assert!(left <= 2 + 3 * memory * lanes.max(outcome.lanes), "{left} left, lanes {lanes} to {}", outcome.lanes);
     }
 }
 
