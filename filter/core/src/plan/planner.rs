@@ -196,10 +196,7 @@ impl Planner {
         for model in models.iter_mut() {
             model.replicas = if model.pinned { replicas::count(model.demand, theta, model.replicas, most) } else { 1 };
         }
-        // Without lanes a tail loads anywhere as it is: homes of hot models are worth more than its few loads.
-        if self.lanes > 0 || models.iter().all(|model| model.pinned) {
-            replicas::fit(models, room, theta, most);
-        }
+        replicas::fit(models, room, theta, most);
         Bounds::of(mean)
     }
 
