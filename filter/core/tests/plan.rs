@@ -262,6 +262,24 @@ proptest! {
         prop_assert_eq!(planner.current(), &before);
     }
 
+    /// Endpoints of all kinds, with up to 1.5 times the work that as many usual ones can do.
+    #[test]
+    fn equal_inputs_settle_where_endpoints_differ(world in usual(), busy in 1u32..=3, seed in any::<u64>()) {
+        let mut world = world;
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        for spot in &mut world.spots {
+            (spot.speed, spot.memory) = ([1.0, 0.7, 2.0][rng.random_range(0..3)], rng.random_range(1..6));
+        }
+        for input in &mut world.models {
+            (input.rate, input.size_units) = (input.rate * f64::from(busy), rng.random_range(1..4));
+        }
+        let mut planner = Planner::default();
+        (0..20).for_each(|_| drop(world.plan(&mut planner)));
+        for _ in 0..4 {
+            prop_assert_eq!(world.plan(&mut planner).change, None);
+        }
+    }
+
     /// Rates that differ by up to 3 % move nothing, or as good as nothing, in five plans.
     #[test]
     fn noise_moves_next_to_nothing(world in usual(), seed in any::<u64>()) {
@@ -319,9 +337,9 @@ proptest! {
         prop_assert!(left <= 2 * memory as usize * (1 + lanes), "{left} left, lanes {lanes}");
     }
 
-    /// A new model that is hardly asked for gets its home and takes at most the one away that was worth as little. For
-    /// each lane that comes or goes three times what a lane holds may move: its own, what makes room for that, and what
-    /// makes room for those.
+    /// A new model that is hardly asked for gets its home and takes at most two away: one that only hysteresis kept, and
+    /// one that was worth as little. For each lane that comes or goes three times what a lane holds may move: its own,
+    /// what makes room for that, and what makes room for those.
     #[test]
     fn a_new_model_moves_few(world in usual()) {
         let mut world = world;
@@ -337,13 +355,13 @@ proptest! {
             placement.homes.iter().filter(|home| !now.homes.contains(home)).count()
         };
         let left: usize = before.iter().map(left).sum();
-        prop_assert!(left <= 1 + 3 * memory * lanes.max(outcome.lanes), "{left} left, lanes {lanes} to {}", outcome.lanes);
+        prop_assert!(left <= 2 + 3 * memory * lanes.max(outcome.lanes), "{left} left, lanes {lanes} to {}", outcome.lanes);
     }
 }
 
-/// Nine models of 16 units, and six endpoints of 13, two of them half as fast; nothing changes from plan to plan.
+/// Nine models of 16 units, and six endpoints of 13, two of them half as fast. All are too full, and once two models
+/// swapped their homes with every plan: each in turn had to leave for a load that remained too high.
 #[test]
-#[ignore = "two models swap their homes with every plan, for ever"]
 fn equal_inputs_settle_where_speeds_differ() {
     let spots = [(0, 2.0), (5, 1.0), (1, 1.0), (5, 2.0), (2, 1.0), (0, 1.0)];
     let models =

@@ -30,9 +30,12 @@ pub struct TableArgs {
     /// A few cells, one seed, half the time.
     #[arg(long)]
     pub quick: bool,
-    /// Seeds 1 to this; 5 by default, with --quick 1.
-    #[arg(long)]
+    /// How many seeds; 5 by default, with --quick 1.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: Option<u64>,
+    /// The first of them; the others follow.
+    #[arg(long, default_value_t = 1)]
+    pub first_seed: u64,
     /// Only these policies, separated by commas.
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<PolicyName>,

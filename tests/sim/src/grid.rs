@@ -7,6 +7,7 @@ use crate::policy::PolicyName;
 use crate::record::Summary;
 use crate::world;
 use serde::Serialize;
+use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,7 +22,7 @@ pub struct Row {
     pub cell: Cell,
     /// The policy.
     pub policy: PolicyName,
-    /// A run for each seed, from 1 on.
+    /// A run for each seed, by rising seed.
     pub runs: Vec<Summary>,
 }
 
@@ -34,10 +35,10 @@ impl Row {
 
 /// Runs all, cell by cell, each by all policies.
 #[must_use]
-pub fn run(entries: &[Entry], policies: &[PolicyName], seeds: u64, threads: usize) -> Vec<Row> {
+pub fn run(entries: &[Entry], policies: &[PolicyName], seeds: RangeInclusive<u64>, threads: usize) -> Vec<Row> {
     let mut rows: Vec<Row> =
         entries.iter().flat_map(|entry| policies.iter().map(|policy| row(entry, *policy))).collect();
-    let jobs: Vec<(usize, u64)> = (0..rows.len()).flat_map(|at| (1..=seeds).map(move |seed| (at, seed))).collect();
+    let jobs: Vec<(usize, u64)> = (0..rows.len()).flat_map(|at| seeds.clone().map(move |seed| (at, seed))).collect();
     let done = work(&jobs, threads, |(at, seed)| {
         let Row { cell, policy, .. } = &rows[*at];
         world::run(cell, &mut *policy.build(cell, *seed), *seed)
@@ -98,9 +99,9 @@ mod tests {
     #[test]
     fn a_seed_is_a_result_and_threads_change_nothing() {
         let policies = PolicyName::ALL;
-        let alone = run(&entries(), &policies, 2, 1);
+        let alone = run(&entries(), &policies, 1..=2, 1);
         assert_eq!(alone.len(), 2 * policies.len());
-        assert_eq!(run(&entries(), &policies, 2, 3), alone);
+        assert_eq!(run(&entries(), &policies, 1..=2, 3), alone);
         for row in &alone {
             assert_eq!(row.runs.len(), 2);
             assert_ne!(row.runs[0], row.runs[1], "{} by {}: seeds differ", row.name, row.policy.name());
@@ -116,7 +117,7 @@ mod tests {
     /// All policies see the same requests, whatever becomes of them.
     #[test]
     fn one_stream_of_arrivals_is_for_all_policies() {
-        let rows = run(&entries()[..1], &PolicyName::ALL, 1, 1);
+        let rows = run(&entries()[..1], &PolicyName::ALL, 1..=1, 1);
         assert!(rows.iter().all(|row| row.runs[0].requests == rows[0].runs[0].requests));
     }
 }

@@ -25,10 +25,11 @@ fn main() -> Result<ExitCode> {
 fn run_table(args: &TableArgs) -> Result<ExitCode> {
     let entries = if args.quick { cells::quick() } else { cells::all() };
     let entries: Vec<Entry> = entries.into_iter().filter(|entry| args.wants(&entry.cell.name())).collect();
-    let seeds = args.seeds.unwrap_or(if args.quick { 1 } else { 5 });
+    let count = args.seeds.unwrap_or(if args.quick { 1 } else { 5 });
+    let seeds = args.first_seed..=args.first_seed.saturating_add(count.saturating_sub(1));
     let policies = policies(&args.only);
-    let rows = grid::run(&entries, &policies, seeds, threads(args.threads));
-    println!("{} cells, seeds 1 to {seeds}", entries.len());
+    let rows = grid::run(&entries, &policies, seeds.clone(), threads(args.threads));
+    println!("{} cells, seeds {} to {}", entries.len(), seeds.start(), seeds.end());
     println!("{}", table::tables(&rows, &policies));
     if args.churn {
         println!("{}", table::churn(&rows));
@@ -50,7 +51,7 @@ fn run_cell(args: &CellArgs) -> Result<ExitCode> {
     let group = if cell.fault.is_some() { Group::Fault } else { Group::Alone };
     let entry = Entry { group, cell };
     let policies = policies(&args.only);
-    let rows = grid::run(&[entry], &policies, args.seeds, threads(args.threads));
+    let rows = grid::run(&[entry], &policies, 1..=args.seeds, threads(args.threads));
     println!("{}{}", table::tables(&rows, &policies), table::churn(&rows));
     if let Some(path) = &args.json {
         write_json(path, &rows, &[])?;

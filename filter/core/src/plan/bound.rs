@@ -30,6 +30,9 @@ pub(super) struct Bounds {
 /// For a home of the plan before, when nobody is under B: moving between full endpoints gains nothing.
 pub(super) const STAY: f64 = 1.1;
 
+/// A home is worth moving, and others for it, to where the load is less by this much.
+pub(super) const RELIEF: f64 = 0.1;
+
 /// For an endpoint whose small tenants had to go.
 pub(super) const DISPLACED: f64 = 0.95;
 

@@ -16,17 +16,22 @@ pub(super) fn best(board: &Board, model: &Model, candidates: &[At]) -> Option<At
     scored.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))).map(|(_, at)| at)
 }
 
-/// The tenants that leave, smallest first, until memory and load (up to `bound`) suffice.
+/// The tenants that leave, smallest first, until memory and load (up to `bound`) suffice; until memory does, when the load
+/// would be above `bound` without all of them. Each that leaves costs a load, and where everybody is too full one that
+/// need not go only swaps places with another, plan by plan.
 pub(super) fn leavers(board: &Board, models: &[Model], model: &Model, at: At, bound: f64) -> Vec<Tenant> {
     let Some(spot) = board.spot(at) else { return Vec::new() };
     let mut small: Vec<Tenant> = spot.tenants.iter().filter(|tenant| is_small(tenant, model)).copied().collect();
     let rank = |tenant: &Tenant| (models.get(tenant.model).map_or(0, Model::rank), std::cmp::Reverse(tenant.model));
     crate::small::sort(&mut small, &mut |a, b| rank(a).cmp(&rank(b)));
+    let share = model.share() * spot.speed;
     let (mut used, mut load) = (spot.used, spot.load);
+    let least = small.iter().fold(load, |load, tenant| load - tenant.share * spot.speed);
+    let bound = if least + share <= bound { bound } else { f64::INFINITY };
     let mut leaving = 0;
     for tenant in &small {
         let fits = used.saturating_add(model.size.into()) <= spot.memory.into();
-        if fits && load + model.share() * spot.speed <= bound {
+        if fits && load + share <= bound {
             break;
         }
         used = used.saturating_sub(tenant.size.into());
@@ -93,8 +98,18 @@ mod tests {
             [4],
             "one is enough; the last of equals"
         );
-        let leaving = leavers(&board, &models, &model(0.4, 1), 1, 0.7);
+        let leaving = leavers(&board, &models, &model(0.4, 1), 1, 0.75);
         assert_eq!(leaving.iter().map(|tenant| tenant.model).collect::<Vec<_>>(), [4, 3], "the load counts as well");
+    }
+
+    /// 0.1 + 0.1 + 0.3 on three units, and 0.4 more. Without the two small ones it is 0.7.
+    #[test]
+    fn nobody_leaves_for_a_load_that_stays_too_high() {
+        let (mut board, models) = board(&[&[0.1, 0.1, 0.3]]);
+        let leaving = |board: &Board, bound| leavers(board, &models, &model(0.4, 1), 0, bound).len();
+        assert_eq!([0.75, 0.65].map(|bound| leaving(&board, bound)), [2, 1], "one for the memory");
+        board.evict(0, &Tenant { model: 2, share: 0.3, size: 1 });
+        assert_eq!([0.55, 0.45, 0.35].map(|bound| leaving(&board, bound)), [1, 2, 0], "there is room");
     }
 
     #[test]

@@ -15,7 +15,8 @@
 //! | 1.05 − 0.1 ℓ ÷ N | good ≥ 0.999, load pinned ≤ 0.6 (N − ℓ), lanes or no tail: capacity to spare, serve the tail too |
 //! | good − 0.2 ℓ ÷ N | otherwise: capacity is scarce, lanes are dear |
 //!
-//! less 0.03 for a tail without lanes, plus 0.02 for the number of lanes until now. The best of ℓ = 0 … N ÷ 2 wins, the
+//! less 0.03 for a tail without lanes, plus 0.02 for the number of lanes until now, whose limits 0.4 and 0.6 are 5 %
+//! higher, too: the score jumps there. The best of ℓ = 0 … N ÷ 2 wins, the
 //! fewest lanes at ties. Lanes are the endpoints with the lowest keys, so that another number moves only the difference.
 //!
 //! Where endpoints differ, N stands for Σ 1 ÷ speed wherever work is meant, and memory is the endpoints' own.
@@ -34,6 +35,10 @@ const PINNED_FULL: f64 = 0.9;
 /// Work that lanes do, and that a pool without lanes does.
 const LANE_WORK: f64 = 0.7;
 const POOL_WORK: f64 = 0.75;
+
+/// The limits 0.4 and 0.6 of the table are this much higher for the number of lanes until now: there the score jumps by
+/// more than the 0.02 for staying, and noise in the demand would move a part of the pool to and fro.
+const LIMIT_STAYS: f64 = 1.05;
 
 /// What is needed and used when models are pinned up to some place in the order.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,8 +82,8 @@ pub(super) fn choose(order: &[&Model], spots: &[Spot], present: usize, most: usi
     for split in splits(spots).take(most.saturating_add(1)) {
         pinned = longest(&cuts, pinned, &split);
         let Some(cut) = cuts.get(pinned) else { break };
-        let stays = if split.lanes == present { 0.02 } else { 0.0 };
-        let score = score(cut, &split) + stays;
+        let (stays, limit) = if split.lanes == present { (0.02, LIMIT_STAYS) } else { (0.0, 1.0) };
+        let score = score(cut, &split, limit) + stays;
         if score > best.score {
             best = Choice { lanes: split.lanes, pinned, score };
         }
@@ -140,16 +145,17 @@ fn longest(cuts: &[Cut], at_most: usize, split: &Split) -> usize {
     cuts.iter().take(at_most.saturating_add(1)).rposition(fits).unwrap_or(0)
 }
 
-fn score(cut: &Cut, split: &Split) -> f64 {
+/// `limit` is by how much longer the limits of load in the table hold.
+fn score(cut: &Cut, split: &Split, limit: f64) -> f64 {
     let power = split.lane_power + split.other_power;
     let tail = cut.tail_units > 0;
     let lanes_ratio = split.lane_power / power.max(1e-9);
     let work = cut.tail_demand + cut.tail_loads * miss(cut, split);
     let good = good(cut, split, work);
-    if split.lanes == 0 && tail && cut.pinned_demand + 1.5 * work <= 0.4 * power {
+    if split.lanes == 0 && tail && cut.pinned_demand + 1.5 * work <= 0.4 * limit * power {
         return 1.2 - 0.03;
     }
-    let spare = good >= 0.999 && cut.pinned_demand <= 0.6 * split.other_power;
+    let spare = good >= 0.999 && cut.pinned_demand <= 0.6 * limit * split.other_power;
     match (split.lanes > 0, tail) {
         (false, true) => good - 0.03,
         _ if spare => 1.05 - 0.1 * lanes_ratio,
@@ -199,7 +205,7 @@ mod tests {
         let cuts = cuts(&order, 4);
         let score = |split: Split| {
             let pinned = longest(&cuts, order.len(), &split);
-            (pinned, score(&cuts[pinned], &split))
+            (pinned, score(&cuts[pinned], &split, 1.0))
         };
         splits(Board::new(&inputs(&[1; 4])).spots()).take(3).map(score).collect()
     }
@@ -271,6 +277,44 @@ mod tests {
         let order: Vec<&Model> = models.iter().collect();
         let found = choose(&order, Board::new(&inputs(&[1; 4])).spots(), 2, 2);
         assert!((found.score - 1.02).abs() < 1e-9);
+    }
+
+    /// How often the number of lanes changes while the demand goes 2 % up and down, ten times, after it was `first`.
+    fn changes_under_noise(models: &[Model], first: usize) -> usize {
+        let with = |noise: f64| -> Vec<Model> {
+            let noisy = |known: &Model| model(known.rate * noise, known.size, known.load_seconds);
+            models.iter().map(noisy).collect()
+        };
+        let mut lanes = vec![first];
+        for noise in [0.98, 1.02].repeat(10) {
+            let present = lanes.last().copied().unwrap();
+            lanes.push(choice(&with(noise), present).0);
+        }
+        lanes.windows(2).filter(|pair| pair[0] != pair[1]).count()
+    }
+
+    /// Two models too many, and loads that take just so long that the pool is idle: W = 2 · (0.05 + L), and
+    /// 0.2 + 1.5 W = 0.4 · 4 where L = 0.41667. Above it two lanes would be better: 1.0 against 0.97.
+    #[test]
+    fn noise_at_the_limit_of_an_idle_pool_does_not_flip_lanes() {
+        let models = models(&[1.0; 6], 0.41667);
+        assert_eq!([0, 2].map(|first| changes_under_noise(&models, first)), [0, 1], "to no lanes, and it stays so");
+    }
+
+    /// Two models that load two endpoints with 0.6 each, and four rare ones whose loads take 4 s.
+    ///
+    /// | lanes | pinned | W | A | good | score |
+    /// |---|---|---|---|---|---|
+    /// | 0 | 4 | 2 · (0.005 + 0.4) = 0.81: 1.21 + 1.215 > 1.6 | 3 − 1.21 | 1 | 1 − 0.03 |
+    /// | 1 | 3 | 0.015 + 1.2 · ⅔ = 0.815 | 0.7 | (24.1 + 0.3 · 0.859) ÷ 24.4 = 0.9983 | − 0.05 |
+    /// | 2 | 2 | 0.02 + 1.6 · ½ = 0.82 | 1.4 | 1 | 1.2 ≤ 0.6 · 2 at most: 1.05 − 0.05, above it 1 − 0.1 |
+    #[test]
+    fn noise_at_the_limit_of_spare_capacity_does_not_flip_lanes() {
+        let mut models = models(&[12.0, 12.0, 0.1, 0.1, 0.1, 0.1], 4.0);
+        assert_scores(&scores(&models), &[(4, 0.97), (3, 0.9483), (2, 1.0)]);
+        assert_eq!([0, 2].map(|first| changes_under_noise(&models, first)), [1, 0], "to two lanes, and it stays so");
+        models.iter_mut().for_each(|model| *model = self::model(model.rate * 1.07, 1, 4.0));
+        assert_eq!(choice(&models, 2).0, 0, "more than 5 % above the limit");
     }
 
     #[test]

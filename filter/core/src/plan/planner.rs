@@ -198,9 +198,10 @@ impl Planner {
             pinned.iter().map(|model| model.demand).sum::<f64>() / others.iter().map(Spot::power).sum::<f64>().max(0.5);
         self.target = replicas::target(&pinned, room, most, self.target);
         let theta = self.theta();
-        for model in models {
+        for model in models.iter_mut() {
             model.replicas = if model.pinned { replicas::count(model.demand, theta, model.replicas, most) } else { 1 };
         }
+        replicas::fit(models, room, theta, most);
         Bounds::of(mean)
     }
 

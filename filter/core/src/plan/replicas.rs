@@ -6,9 +6,11 @@
 //!
 //! θ becomes smaller only by two steps of the grid at once, and larger at once when memory asks for it. A model's homes
 //! grow to ⌈d ÷ θ⌉ when each has more than 1.1 θ, and shrink by one when the rest would have less than 0.7 θ. Growing at
-//! 1.02 θ made the 99th percentile six times as long, by churn; at 1.3 θ homes saturate.
+//! 1.02 θ made the 99th percentile six times as long, by churn; at 1.3 θ homes saturate. When the homes that are kept that
+//! way need more memory than there is, those beyond ⌈d ÷ θ⌉ go.
 
 use super::board::Model;
+use std::collections::BTreeSet;
 
 /// Values of θ.
 pub(super) const GRID: [f64; 11] = [0.7, 0.6, 0.5, 0.42, 0.35, 0.3, 0.25, 0.2, 0.16, 0.13, 0.1];
@@ -46,6 +48,34 @@ pub(super) fn count(demand: f64, theta: f64, present: u32, most: u32) -> u32 {
         present.saturating_sub(1).clamp(1, most.max(1))
     } else {
         present.clamp(1, most.max(1))
+    }
+}
+
+/// Takes homes away that only hysteresis kept until all pinned models fit in `room`: from the one whose other homes get
+/// the least load, and from each no more than leaves it what it wants.
+///
+/// θ fits by ⌈d ÷ θ⌉. Models that keep more than that would take the memory of those that are placed last, and each
+/// request for one of those would be a load, and soon another one of what it evicted.
+pub(super) fn fit(models: &mut [Model], room: u64, theta: f64, most: u32) {
+    let units = |model: &Model| u64::from(model.size).saturating_mul(model.replicas.into());
+    let mut sum: u64 = models.iter().filter(|model| model.pinned).map(units).fold(0, u64::saturating_add);
+    if sum <= room {
+        return;
+    }
+    // Loads are not negative, and the bits of such floats are in their order.
+    let spare = |model: &Model| {
+        let rest = (model.pinned && model.replicas > wanted(model.demand, theta, most))
+            .then(|| model.replicas.saturating_sub(1))?;
+        Some((model.demand / f64::from(rest.max(1))).to_bits())
+    };
+    let mut order: BTreeSet<(u64, usize)> =
+        models.iter().enumerate().filter_map(|(at, model)| Some((spare(model)?, at))).collect();
+    while sum > room {
+        let Some((_, at)) = order.pop_first() else { return };
+        let Some(model) = models.get_mut(at) else { return };
+        model.replicas = model.replicas.saturating_sub(1);
+        sum = sum.saturating_sub(model.size.into());
+        order.extend(spare(model).map(|load| (load, at)));
     }
 }
 
@@ -116,5 +146,40 @@ mod tests {
         assert_eq!(wanted(f64::NAN, 0.5, 8), 1);
         assert_eq!(wanted(f64::MAX, 0.5, 8), 8);
         assert_eq!(wanted(1.0, 0.5, 0), 1);
+    }
+
+    /// Replicas after `fit` at θ = 0.3 of models of one unit that have these demands and homes.
+    fn fitted(models: &[(f64, u32)], room: u64) -> Vec<u32> {
+        let model = |(demand, replicas)| Model { demand, replicas, size: 1, pinned: true, ..Model::default() };
+        let mut models: Vec<Model> = models.iter().copied().map(model).collect();
+        fit(&mut models, room, 0.3, 9);
+        models.iter().map(|model| model.replicas).collect()
+    }
+
+    /// d = 0.9 with 4 homes at θ = 0.3 wants 3 and keeps 4, since 0.9 ÷ 3 > 0.7 · 0.3; d = 0.2 wants 1.
+    #[test]
+    fn homes_that_only_hysteresis_kept_make_room() {
+        assert_eq!(count(0.9, 0.3, 4, 9), 4);
+        let models = [(0.9, 4), (0.2, 1)];
+        assert_eq!(fitted(&models, 5), [4, 1], "there is room");
+        assert_eq!(fitted(&models, 4), [3, 1]);
+        assert_eq!(fitted(&models, 2), [3, 1], "what load asks for is not taken");
+    }
+
+    /// 0.9 on 4 homes would have 0.3 on each of 3; 0.5 on 4 0.167, then 0.25, and wants 2. So the second gives two first.
+    #[test]
+    fn the_model_whose_other_homes_get_the_least_gives_first() {
+        let models = [(0.9, 4), (0.5, 4)];
+        let after = |room| fitted(&models, room);
+        assert_eq!([after(7), after(6), after(5)], [[4, 3], [4, 2], [3, 2]]);
+    }
+
+    /// The tail has one home each, whatever is counted for it, and its units are not in `room`.
+    #[test]
+    fn the_tail_gives_nothing() {
+        let model = |pinned| Model { demand: 0.1, replicas: 3, size: 1, pinned, ..Model::default() };
+        let mut models = [model(true), model(false)];
+        fit(&mut models, 3, 0.3, 9);
+        assert_eq!(models.map(|model| model.replicas), [3, 3]);
     }
 }

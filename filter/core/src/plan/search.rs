@@ -1,7 +1,8 @@
 //! Where a missing home may go.
 //!
 //! The first of: the least loaded endpoint that holds the model already and stays under B; the first in the model's ring
-//! order under B; a home of the plan before under 1.1; the least loaded endpoint under max(B, 0.9).
+//! order under B; a home of the plan before under 1.1, unless another is much calmer, see `relief`; the least loaded
+//! endpoint under max(B, 0.9).
 //!
 //! No search looks at all endpoints: the ring order ends after 24 distinct endpoints, and the least loaded are taken from
 //! the head of an order that is kept. Only a model that most endpoints cannot serve is looked up everywhere once, since
@@ -98,13 +99,21 @@ pub(super) struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// See the module.
-    pub fn home(&self) -> Option<At> {
+    /// Under B.
+    pub fn fresh(&self) -> Option<At> {
         let holders = self.holders.holding(self.model.hash);
         self.least(holders.filter(|at| self.fits(*at, self.bounds.fresh)), |spot| spot.load)
             .or_else(|| self.reach.near.iter().copied().find(|at| self.fits(*at, self.bounds.fresh)))
-            .or_else(|| self.model.previous.iter().copied().find(|at| self.fits(*at, STAY)))
-            .or_else(|| self.lightest(self.bounds.spread))
+    }
+
+    /// A home of the plan before.
+    pub fn stay(&self) -> Option<At> {
+        self.model.previous.iter().copied().find(|at| self.fits(*at, STAY))
+    }
+
+    /// The least loaded that is not too full.
+    pub fn spread(&self) -> Option<At> {
+        self.lightest(self.bounds.spread)
     }
 
     /// Anyone with the memory for it, whatever the load.
