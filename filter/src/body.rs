@@ -48,19 +48,24 @@ impl Default for Delivery {
     }
 }
 
-/// One request that waits.
+/// What a request that waits is about.
 #[derive(Debug)]
-pub struct Waiting {
-    pub context: u32,
-    pub since: Duration,
+pub struct Pending {
     pub cluster: Vec<u8>,
     pub pool: Rc<LivePool>,
     /// As Envoy gave them.
     pub headers: Vec<u8>,
-    pub scanner: RefCell<BodyScanner>,
+    pub scanner: BodyScanner,
+}
+
+/// One request that waits, or has waited.
+#[derive(Debug)]
+pub struct Waiting {
+    pub context: u32,
+    pub since: Duration,
+    /// What it is about; `None` once it waits no longer.
+    pub pending: RefCell<Option<Pending>>,
     pub scanned: Cell<usize>,
-    /// It waits no longer.
-    pub done: Cell<bool>,
     /// When it was sent on without its body.
     pub released: Cell<Option<Duration>>,
     /// What became of it, when it was sent along a list.
@@ -68,13 +73,23 @@ pub struct Waiting {
 }
 
 impl Waiting {
+    pub fn is_done(&self) -> bool {
+        self.pending.try_borrow().is_ok_and(|pending| pending.is_none())
+    }
+
+    /// It waits no longer: what it is about, the first time.
+    pub fn end(&self) -> Option<Pending> {
+        self.pending.try_borrow_mut().ok()?.take()
+    }
+
     /// Reads what has come since the last call. `None` while more is needed; else the model, if there is one.
     pub fn read(&self, buffered: usize) -> Option<Option<Vec<u8>>> {
         let start = self.scanned.get();
         let Ok(chunk) = host::request_body(start, buffered.saturating_sub(start)) else { return Some(None) };
         self.scanned.set(start.saturating_add(chunk.len()));
-        let Ok(mut scanner) = self.scanner.try_borrow_mut() else { return Some(None) };
-        match scanner.feed(&chunk) {
+        let Ok(mut pending) = self.pending.try_borrow_mut() else { return Some(None) };
+        let Some(pending) = pending.as_mut() else { return Some(None) };
+        match pending.scanner.feed(&chunk) {
             Scan::More => None,
             Scan::Found(model) => Some(Some(model.to_vec())),
             Scan::Absent | Scan::Malformed | Scan::OverLimit | Scan::TooLong | Scan::Unreadable => Some(None),
@@ -85,7 +100,7 @@ impl Waiting {
 /// Sends the requests on that have waited long enough, as requests without a model.
 pub fn release_overdue(plugin: &Rc<Plugin>) {
     let Ok(mut waiting) = plugin.waiting.try_borrow_mut().map(|mut list| std::mem::take(&mut *list)) else { return };
-    waiting.retain(|request| !request.done.get());
+    waiting.retain(|request| !request.is_done());
     let limit = if plugin.bodies.get() == Delivery::Works { WAIT } else { FIRST_WAIT };
     let now = host::now();
     let (overdue, rest): (Vec<_>, Vec<_>) =

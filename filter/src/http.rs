@@ -3,7 +3,7 @@
 //! Bodies are read only for requests whose model nothing else names, and only where the configuration says so; tokens
 //! and response headers cost nothing.
 
-use crate::body::{self, Delivery, Waiting};
+use crate::body::{self, Delivery, Pending, Waiting};
 use crate::host::{self, HostError, LocalResponse, Map};
 use crate::root::Plugin;
 use crate::vm::{self, Warning};
@@ -21,7 +21,7 @@ use warmroute_core::outcome::{Ending, GrpcEnding, asks_for_retry_after, classify
 use warmroute_core::pairs::{self, Pairs};
 use warmroute_core::picker::{Answer, Pass, Pick, Reason};
 use warmroute_core::refusal::{REFUSAL_HEADER, Refusal};
-use warmroute_core::request::{BodyHint, BodyScanner, Request, SessionKey};
+use warmroute_core::request::{BodyHint, BodyScanner, DEBUG_HEADER, Request, SessionKey};
 use warmroute_core::strategy::PickList;
 
 /// Header and stream attribute that carry an explanation.
@@ -102,12 +102,8 @@ impl Http {
         let waiting = Rc::new(Waiting {
             context: self.context,
             since: host::now(),
-            cluster,
-            pool,
-            headers,
-            scanner: RefCell::new(scanner),
+            pending: RefCell::new(Some(Pending { cluster, pool, headers, scanner })),
             scanned: Cell::new(0),
-            done: Cell::new(false),
             released: Cell::new(None),
             steered: RefCell::new(None),
         });
@@ -129,7 +125,6 @@ impl Http {
     /// The model is known, or that there is none to be known.
     fn decide(&mut self, plugin: &Rc<Plugin>, waiting: &Waiting, model: Option<Vec<u8>>) -> Action {
         plugin.stats.body_read(model.is_some());
-        waiting.done.set(true);
         let routed = route_waiting(plugin, waiting, model).unwrap_or_else(|error| {
             host_failed(plugin, error);
             Routed::Passed
@@ -153,23 +148,24 @@ fn scanner(plugin: &Plugin, request: &Request<'_>, end_of_stream: bool) -> Optio
 
 /// What strangers may not say is not handed on either: the next proxy may trust this one.
 fn remove_forged(plugin: &Plugin) -> Result<(), HostError> {
+    host::remove_request_header(DEBUG_HEADER)?;
     let headers = [&plugin.request.urgency_header, &plugin.request.debug_header];
     headers.into_iter().flatten().try_for_each(|name| host::remove_request_header(name))
 }
 
 fn route_waiting(plugin: &Rc<Plugin>, waiting: &Waiting, model: Option<Vec<u8>>) -> Result<Routed, HostError> {
-    let pairs = Pairs::parse(&waiting.headers).map_err(|_| HostError::MALFORMED)?;
+    let Pending { cluster, pool, headers, .. } = waiting.end().ok_or(HostError::BUSY)?;
+    let pairs = Pairs::parse(&headers).map_err(|_| HostError::MALFORMED)?;
     let client = client_address(plugin)?;
     let mut request = Request::from_headers(&plugin.request, pairs, client.as_deref());
     if let Some(model) = &model {
         request.name_by_body(&plugin.request, model);
     }
-    route(plugin, &waiting.pool, &waiting.cluster, request)
+    route(plugin, &pool, &cluster, request)
 }
 
 /// Routes a request that waited in vain, from outside of its callbacks. Whether it may go on.
 pub fn resume(plugin: &Rc<Plugin>, waiting: &Waiting) -> bool {
-    waiting.done.set(true);
     match route_waiting(plugin, waiting, None) {
         Ok(Routed::Steered(steered)) => {
             waiting.steered.replace(Some(steered));
@@ -409,7 +405,7 @@ impl HttpContext for Http {
     fn on_http_request_body(&mut self, buffered: usize, end_of_stream: bool) -> Action {
         let Some(waiting) = self.waiting.clone() else { return Action::Continue };
         match self.plugin.clone() {
-            Some(plugin) if !waiting.done.get() => self.body(&plugin, &waiting, buffered, end_of_stream),
+            Some(plugin) if !waiting.is_done() => self.body(&plugin, &waiting, buffered, end_of_stream),
             Some(plugin) => {
                 body::came_late(&plugin, &waiting);
                 Action::Continue
@@ -421,7 +417,7 @@ impl HttpContext for Http {
     /// Trailers end the body: without this call they would send a waiting request on, and the tick once more.
     fn on_http_request_trailers(&mut self, _count: usize) -> Action {
         match (self.waiting.clone(), self.plugin.clone()) {
-            (Some(waiting), Some(plugin)) if !waiting.done.get() => {
+            (Some(waiting), Some(plugin)) if !waiting.is_done() => {
                 plugin.bodies.set(Delivery::Works);
                 self.decide(&plugin, &waiting, None)
             }
@@ -432,7 +428,7 @@ impl HttpContext for Http {
     /// Envoy calls a wasm filter once, when the request has ended, however it did.
     fn on_log(&mut self) {
         let waited = self.waiting.take().and_then(|waiting| {
-            waiting.done.set(true);
+            drop(waiting.end());
             waiting.steered.take()
         });
         let Some(steered) = self.steered.take().or(waited) else { return };

@@ -1,7 +1,7 @@
 //! One planner per pool and Envoy: several that plan on their own work against each other.
 //!
 //! The VM that plans for a pool holds a lease in Envoy's shared data: 24 bytes, who and until when, changed by compare
-//! and swap and renewed four times before it ends. A VM whose pool is not asked anything (the main thread's, or that of a
+//! and swap and renewed at least three times before it ends. A VM whose pool is not asked anything (the main thread's, or that of a
 //! module that was replaced) does not want it. The keys are a fixed set, since shared data cannot be deleted: clusters
 //! with one hash share a lease.
 

@@ -32,8 +32,9 @@ const SLICE: Duration = Duration::from_micros(500);
 /// Virtual nodes between two looks at the clock: about a tenth of a slice.
 const STEP: usize = 512;
 
-/// Steps of the first slice, whatever the clock says: rings of 27 endpoints are there before the first request.
-const FIRST_STEPS: usize = 8;
+/// Steps of the first slice, whatever the clock says: rings of 27 endpoints are there before the first request. (Points
+/// are counted first and placed then, so that 27 · 150 take twice that many.)
+const FIRST_STEPS: usize = 18;
 
 /// One configuration in force.
 #[derive(Debug)]
@@ -91,9 +92,10 @@ impl RootContext for Root {
     fn on_tick(&mut self) {
         self.build(0);
         let Some(plugin) = &self.plugin else { return };
-        body::release_overdue(plugin);
         plan(plugin);
         plugin.stats.flush();
+        // Last: what is released goes on when the tick ends, and how soon its body comes then tells something.
+        body::release_overdue(plugin);
     }
 
     fn create_http_context(&self, context_id: u32) -> Option<Box<dyn HttpContext>> {
@@ -149,7 +151,7 @@ fn plan(plugin: &Plugin) {
     let mut planned = 0_usize;
     for (n, (cluster, pool)) in own().enumerate().cycle().skip(first).take(count) {
         match lease::hold(cluster, pool, now) {
-            lease::Held::Own if planned > 0 && pool.is_plan_due(now) && host::now() >= until => pool.follow_plan(now),
+            lease::Held::Own if planned > 0 && pool.is_plan_due(now) && host::now() >= until => pool.follow_plan(),
             lease::Held::Own => {
                 if pool.is_plan_due(now) {
                     planned = planned.saturating_add(1);
@@ -157,7 +159,7 @@ fn plan(plugin: &Plugin) {
                 }
                 plugin.stats.planned(&pool.tick(now));
             }
-            lease::Held::Idle => {}
+            lease::Held::Idle => pool.follow_plan(),
             lease::Held::Other => {
                 pool.stop_planning(now);
                 plugin.stats.plan_elsewhere();

@@ -7,8 +7,10 @@ use crate::stats::Stats;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use std::cell::{OnceCell, RefCell};
-use std::rc::Rc;
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
+use warmroute_core::live::LivePool;
 use warmroute_core::load::Registry;
 use warmroute_core::snapshot::Pools;
 use warmroute_core::throttle::Throttle;
@@ -72,7 +74,7 @@ impl Vm {
 
 thread_local! {
     static VM: RefCell<Vm> = RefCell::new(Vm::new());
-    static LAST: RefCell<Pools> = const { RefCell::new(Pools::new()) };
+    static LAST: RefCell<BTreeMap<Box<[u8]>, Weak<LivePool>>> = const { RefCell::new(BTreeMap::new()) };
     static STATS: OnceCell<Rc<Stats>> = const { OnceCell::new() };
 }
 
@@ -93,21 +95,20 @@ pub fn stats() -> Result<Rc<Stats>, HostError> {
     })
 }
 
-/// Puts these pools down as the last of their clusters, so that the next configuration goes on from them. Pools that
-/// nobody uses any more are let go.
+/// Puts these pools down as the last of their clusters, so that the next configuration goes on from them, as long as
+/// somebody uses them.
 pub fn remember(pools: &Pools) {
     LAST.with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
-            last.retain(|_, pool| Rc::strong_count(pool) > 1);
-            last.extend(pools.iter().map(|(cluster, pool)| (cluster.clone(), Rc::clone(pool))));
+            last.retain(|_, pool| pool.strong_count() > 0);
+            last.extend(pools.iter().map(|(cluster, pool)| (cluster.clone(), Rc::downgrade(pool))));
         }
     });
 }
 
 /// Runs `body` with the last pool of each cluster. See [`remember`].
 pub fn with_last<R>(body: impl FnOnce(&Pools) -> R) -> R {
-    LAST.with(|last| match last.try_borrow() {
-        Ok(last) => body(&last),
-        Err(_) => body(&Pools::new()),
-    })
+    let there = |(cluster, pool): (&Box<[u8]>, &Weak<LivePool>)| Some((cluster.clone(), pool.upgrade()?));
+    let pools = LAST.with(|last| last.try_borrow().map(|last| last.iter().filter_map(there).collect::<Pools>()));
+    body(&pools.unwrap_or_default())
 }

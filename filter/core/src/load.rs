@@ -9,6 +9,7 @@
 
 use crate::address::Address;
 use crate::endpoint::{Endpoint, EndpointIndex};
+use crate::live::Cluster;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
@@ -87,16 +88,28 @@ impl Load for PoolLoad {
     }
 }
 
-/// Every life of an address that some pool or some request still refers to; one per VM.
+/// Every life of an address, and every cluster, that some pool or some request still refers to; one per VM.
 #[derive(Debug, Default)]
 pub struct Registry {
     counts: BTreeMap<(Address, u64), Weak<Counts>>,
+    clusters: BTreeMap<Box<[u8]>, Weak<Cluster>>,
 }
 
 impl Registry {
     /// Forgets what nothing refers to any more.
     pub fn prune(&mut self) {
         self.counts.retain(|_, counts| counts.strong_count() > 0);
+        self.clusters.retain(|_, cluster| cluster.strong_count() > 0);
+    }
+
+    /// What the pools of Envoy's cluster of that name share.
+    pub(crate) fn cluster(&mut self, name: &[u8]) -> Rc<Cluster> {
+        if let Some(cluster) = self.clusters.get(name).and_then(Weak::upgrade) {
+            return cluster;
+        }
+        let cluster = Rc::<Cluster>::default();
+        self.clusters.insert(name.into(), Rc::downgrade(&cluster));
+        cluster
     }
 
     /// The counts of `endpoints`, shared with every other pool and request at the same addresses and incarnations.

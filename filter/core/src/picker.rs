@@ -18,9 +18,9 @@ use crate::load::Load;
 use crate::payload::PayloadClass;
 use crate::pool::Pool;
 use crate::refusal::Refusal;
-use crate::request::{Request, RequestType};
+use crate::request::{Request, RequestType, SessionKey};
 use crate::settings::UpdateScope;
-use crate::strategy::{KeyHash, PickList, Residency, StrategyName, View};
+use crate::strategy::{self, KeyHash, PickList, Residency, StrategyName, View};
 use arrayvec::ArrayVec;
 use rand::Rng;
 use std::ops::Deref;
@@ -48,10 +48,8 @@ pub struct Pick {
     pub reason: Reason,
     /// What the request counts as in flight.
     pub weight: u32,
-    /// Marks of models as unknown were ignored, since they left nobody, or nobody who has the model.
+    /// Marks of models as unknown were ignored, since they left nobody.
     pub marks_ignored: bool,
-    /// The session decided where it goes.
-    pub keeps_session: bool,
 }
 
 /// Why a strategy was taken.
@@ -155,13 +153,9 @@ pub fn answer(
     let (strategy, reason) = route(pool, request);
     let holders = holders(pool, request, &plan);
     let view = view(pool, load, residency, request, now, endpoints, &plan, &holders);
-    let keeps_session = reason == Reason::Session || strategy == StrategyName::Homes && request.session.is_some();
-    let unheeded = !pool.unknown().is_empty(now) && view.unknown.is_none();
-    let answered = |endpoints, marks_ignored| {
-        Answer::Pick(Pick { endpoints, strategy, reason, weight, marks_ignored, keeps_session })
-    };
+    let answered = |endpoints, marks_ignored| Answer::Pick(Pick { endpoints, strategy, reason, weight, marks_ignored });
     match pool.strategy(strategy).pick(request, &view, rng) {
-        Ok(endpoints) => answered(endpoints, unheeded),
+        Ok(endpoints) => answered(endpoints, false),
         // Marks alone must not leave a model without anybody: a client's wrong names would be enough to cause them.
         Err(_) if view.unknown.is_some() => {
             let view = View { unknown: None, ..view };
@@ -187,7 +181,7 @@ pub(crate) fn view<'a>(
     let settings = pool.settings();
     let class = payload_class(pool, request);
     let model_hash = request.model.as_ref().map(|model| model.hash);
-    let view = View {
+    View {
         endpoints,
         roster: pool.roster(),
         ring: pool.ring().unwrap_or(pool.no_ring()),
@@ -203,20 +197,37 @@ pub(crate) fn view<'a>(
         now,
         residency_age: pool.residency_age(now),
         wanted: usize::from(settings.fallbacks).saturating_add(1),
-    };
-    if marks_leave_the_model(&view) { view } else { View { unknown: None, ..view } }
+    }
 }
 
-/// Whether some endpoint that has the model, by the plan or by what is told, is not marked for it. One that has it and
-/// says "not found" may mean anything else, and all of its requests would have to load it elsewhere.
-fn marks_leave_the_model(view: &View<'_>) -> bool {
-    if view.unknown.is_none() {
-        return true;
+/// Position of the session, of two new ones, whose endpoint would cost less; `None` where no session decides where the
+/// request goes.
+pub(crate) fn new_session(
+    pool: &Pool,
+    load: &dyn Load,
+    residency: &dyn Residency,
+    request: &mut Request<'_>,
+    sessions: &[SessionKey; 2],
+    now: Duration,
+    rng: &mut dyn Rng,
+) -> Option<usize> {
+    let endpoints = pool.endpoints()?;
+    let plan = pool.plan();
+    request.session = sessions.first().copied();
+    let begins = match route(pool, request) {
+        (StrategyName::Homes, _) => strategy::session_at_home,
+        // Its own header rules over the session.
+        (StrategyName::Hash, _) if request.key.is_none() => strategy::session_on_ring,
+        _ => return None,
+    };
+    let holders = Holders::Told(&[]);
+    let view = view(pool, load, residency, request, now, endpoints, &plan, &holders);
+    let costs = sessions.map(|session| begins(session, &view, rng));
+    match costs {
+        [None, None] => None,
+        [Some(first), Some(second)] => Some(usize::from(second < first)),
+        [first, _] => Some(usize::from(first.is_none())),
     }
-    let homes = view.planned().map_or(&[][..], |planned| &planned.homes).iter().map(|home| home.endpoint);
-    let has_it = || homes.clone().chain(view.holders.iter().copied());
-    let unmarked = View { unknown: None, ..*view };
-    has_it().any(|endpoint| view.may_serve(endpoint)) || !has_it().any(|endpoint| unmarked.may_serve(endpoint))
 }
 
 fn payload_class<'a>(pool: &'a Pool, request: &Request<'_>) -> Option<(usize, &'a PayloadClass)> {
@@ -388,9 +399,9 @@ mod tests {
         assert_eq!(pick_of(&live, &Request::for_model(b"bert")).reason, Reason::RingPending);
     }
 
-    /// A home that says "not found" is passed over while another one is left; when none is, all of them may serve.
+    /// Homes that say "not found" are passed over, all of them if need be: the ring may lead to one that knows it.
     #[test]
-    fn marks_never_take_a_model_off_all_of_its_homes() {
+    fn homes_that_do_not_know_the_model_are_passed_over() {
         let live = planned(&[1, 2], endpoints(5));
         let request = Request::for_model(b"llama");
         let firsts = || -> Vec<u32> {
@@ -400,25 +411,16 @@ mod tests {
             };
             (0..40).map(pick).collect()
         };
-        let key = |n: u32| live.pool().endpoint(EndpointIndex(n)).unwrap().key();
-        live.pool().unknown().mark(key(1), hash(b"llama"), NOW);
+        let mark = |n: u32| {
+            let key = live.pool().endpoint(EndpointIndex(n)).unwrap().key();
+            assert!(live.pool().unknown().mark(key, hash(b"llama"), NOW));
+        };
+        mark(1);
         assert!(firsts().iter().all(|n| *n == 2));
-        assert!(!pick_of(&live, &request).marks_ignored);
-        live.pool().unknown().mark(key(2), hash(b"llama"), NOW);
-        let both = firsts();
-        assert!(both.contains(&1) && both.contains(&2) && both.iter().all(|n| [1, 2].contains(n)), "{both:?}");
-        assert!(pick_of(&live, &request).marks_ignored);
-    }
-
-    #[test]
-    fn marks_never_take_a_model_off_all_who_hold_it() {
-        let mut set = endpoints(4);
-        set[3].resident = Some(Resident::from_ids(["llama"]));
-        let live = live(by(StrategyName::P2c), Some(set));
-        let request = Request::for_model(b"llama");
-        live.pool().unknown().mark(live.pool().endpoint(EndpointIndex(3)).unwrap().key(), hash(b"llama"), NOW);
-        let pick = pick_of(&live, &request);
-        assert_eq!((pick.endpoints[0].0, pick.marks_ignored), (3, true));
+        mark(2);
+        assert!(firsts().iter().all(|n| [0, 3, 4].contains(n)), "{:?}", firsts());
+        [0, 3, 4].into_iter().for_each(mark);
+        assert!(firsts().iter().all(|n| [1, 2].contains(n)) && pick_of(&live, &request).marks_ignored);
     }
 
     /// Who is told to hold it, and who should by the plan: an unload must not go to a random endpoint.

@@ -38,6 +38,8 @@ struct Known {
     roster: Roster,
     /// `None` while it is being built.
     ring: Option<Rc<Ring>>,
+    /// The ring is that of other endpoints.
+    stands_in: bool,
     seen: Option<Duration>,
 }
 
@@ -68,11 +70,16 @@ impl Pool {
 
     /// Takes a new set of endpoints with its ring, or without one while that is being built.
     pub fn take(&mut self, endpoints: Vec<Endpoint>, ring: Option<Ring>) {
-        self.take_shared(endpoints, ring.map(Rc::new));
+        self.take_any(endpoints, ring.map(Rc::new), false);
     }
 
-    /// The same with a ring that another pool has, too.
-    pub fn take_shared(&mut self, endpoints: Vec<Endpoint>, ring: Option<Rc<Ring>>) {
+    /// Takes a new set of endpoints with the ring of the pool before, which serves until their own is built: in it an
+    /// endpoint's position may be that of one which is gone.
+    pub fn take_with_old_ring(&mut self, endpoints: Vec<Endpoint>, ring: Option<Rc<Ring>>) {
+        self.take_any(endpoints, ring, true);
+    }
+
+    fn take_any(&mut self, endpoints: Vec<Endpoint>, ring: Option<Rc<Ring>>, stands_in: bool) {
         let health = Health::of(&endpoints, self.settings.panic_threshold);
         let roster = Roster::new(&endpoints, &self.settings.payload, health);
         self.strategies.update(&roster);
@@ -81,12 +88,16 @@ impl Pool {
             PlanSource::Fixed(fixed) => PoolPlan::resolve(fixed, &roster, plan),
             PlanSource::None | PlanSource::SelfMade(_) => PoolPlan::default(),
         };
-        self.known = Some(Known { endpoints: endpoints.into_boxed_slice(), roster, ring, seen: None });
+        self.known = Some(Known { endpoints: endpoints.into_boxed_slice(), roster, ring, stands_in, seen: None });
     }
 
-    /// Goes on where the pool of the same cluster was: who does not know which model, and which homes have theirs by now.
+    /// Shares what endpoints said of models.
+    pub fn share_unknown(&mut self, unknown: &Rc<UnknownModels>) {
+        self.unknown = Rc::clone(unknown);
+    }
+
+    /// Goes on where the pool of the same cluster was: which homes have their models by now.
     pub fn succeed(&mut self, before: &Self) {
-        self.unknown = Rc::clone(&before.unknown);
         if let (Some(known), PlanSource::Fixed(fixed)) = (&self.known, &self.settings.plan)
             && let Ok(old) = before.plan.try_borrow()
         {
@@ -145,6 +156,12 @@ impl Pool {
         self.known.as_ref()?.ring.as_deref()
     }
 
+    /// Whether it serves only until its own ring is built.
+    #[must_use]
+    pub fn stands_in(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| known.stands_in)
+    }
+
     /// The ring, for another pool to have as well.
     #[must_use]
     pub fn shared_ring(&self) -> Option<Rc<Ring>> {
@@ -161,6 +178,7 @@ impl Pool {
     pub fn set_ring(&mut self, ring: Ring) {
         if let Some(known) = &mut self.known {
             known.ring = Some(ring.into());
+            known.stands_in = false;
         }
     }
 

@@ -65,7 +65,7 @@ impl Snapshot {
                 self.building.push(building);
             }
             None => {
-                let live = succeed(LivePool::new(config.build(), registry), old);
+                let live = succeed(LivePool::in_cluster(&cluster, config.build(), registry), old);
                 self.pools.insert(cluster, Rc::new(live));
             }
         }
@@ -120,12 +120,8 @@ impl Building {
     /// The pool until its ring is there.
     fn stand_in(&self, old: Option<&Rc<LivePool>>, registry: &mut Registry) -> LivePool {
         let mut pool = Pool::new(Rc::clone(&self.config.settings));
-        pool.take_shared(self.endpoints.clone(), old.and_then(|old| self.ring_of(old.pool())));
-        let mut live = LivePool::new(pool, registry);
-        if let Some(old) = old {
-            live.stand_in(old);
-        }
-        live
+        pool.take_with_old_ring(self.endpoints.clone(), old.and_then(|old| self.ring_of(old.pool())));
+        succeed(LivePool::in_cluster(&self.cluster, pool, registry), old)
     }
 
     /// The ring of the pool before, if at least half of the endpoints are on it: those that are not get no requests by
@@ -140,7 +136,8 @@ impl Building {
     fn finish(self, registry: &mut Registry) -> (Box<[u8]>, LivePool) {
         let mut pool = Pool::new(self.config.settings);
         pool.take(self.endpoints, Some(self.ring.finish()));
-        (self.cluster, LivePool::new(pool, registry))
+        let live = LivePool::in_cluster(&self.cluster, pool, registry);
+        (self.cluster, live)
     }
 }
 

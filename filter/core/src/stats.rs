@@ -17,7 +17,7 @@ pub const ATTEMPT_FAILED: &str = "warmroute.attempt_failed";
 pub const ENDPOINT_UNKNOWN: &str = "warmroute.endpoint_unknown";
 /// Picks made while too few endpoints had a good score for scores to count.
 pub const PANIC: &str = "warmroute.panic";
-/// Picks for which all marks of a model as unknown were ignored, since they left nobody, or nobody who has the model.
+/// Picks for which all marks of a model as unknown were ignored, since they left nobody.
 pub const MARKS_IGNORED: &str = "warmroute.unknown_marks_ignored";
 /// Requests that waited for a body which did not come in time.
 pub const BODY_OVERDUE: &str = "warmroute.body_overdue";

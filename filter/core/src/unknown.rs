@@ -1,12 +1,14 @@
 //! Endpoints that said a moment ago that they do not know a model.
 //!
 //! A server with a fixed list of models answers 404 for others, and its list may not be known here. Such an answer to a
-//! request on a known inference path marks the pair (endpoint, model) for a minute. The marks are hints: whoever they
-//! would leave a model without any endpoint, they are ignored ([`crate::picker::answer`]), so that a client that asks
-//! for wrong names harms nobody, and the table is small: the oldest mark gives way.
+//! request whose model the server read itself ([`crate::request::Request::not_found_means_model`]) marks the pair
+//! (endpoint, model) for a minute, unless the endpoint has served the model well within the last one: then something
+//! else was not found, whatever the client asked for. Marks are hints: where they leave a model without any endpoint,
+//! they are ignored ([`crate::picker::answer`]). Both tables are small: the oldest mark gives way, and of two pairs that
+//! fall on one place the later one is remembered to have served.
 
 use arrayvec::ArrayVec;
-use std::cell::RefCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::time::Duration;
 
 /// How long a mark lasts.
@@ -14,6 +16,15 @@ pub const UNKNOWN_FOR: Duration = Duration::from_secs(60);
 
 /// Marks kept at a time.
 const CAPACITY: usize = 64;
+
+/// Pairs remembered to have served.
+const SERVED: usize = 256;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Served {
+    pair: (u64, u64),
+    until: Duration,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Mark {
@@ -26,18 +37,41 @@ struct Mark {
 #[derive(Debug, Default)]
 pub struct UnknownModels {
     marks: RefCell<ArrayVec<Mark, CAPACITY>>,
+    served: OnceCell<Box<[Cell<Served>]>>,
 }
 
 impl UnknownModels {
-    /// The endpoint with that key does not know the model.
-    pub fn mark(&self, endpoint: u64, model: u64, now: Duration) {
-        let Ok(mut marks) = self.marks.try_borrow_mut() else { return };
+    /// The endpoint with that key has served the model well.
+    pub fn served(&self, endpoint: u64, model: u64, now: Duration) {
+        if let Some(place) = self.place(endpoint, model) {
+            place.set(Served { pair: (endpoint, model), until: now.saturating_add(UNKNOWN_FOR) });
+        }
+    }
+
+    fn place(&self, endpoint: u64, model: u64) -> Option<&Cell<Served>> {
+        let places = self.served.get_or_init(|| (0..SERVED).map(|_| Cell::default()).collect());
+        let at = usize::try_from((endpoint ^ model.rotate_left(32)) % SERVED as u64).ok()?;
+        places.get(at)
+    }
+
+    fn served_lately(&self, endpoint: u64, model: u64, now: Duration) -> bool {
+        let served = self.place(endpoint, model).map(Cell::get).unwrap_or_default();
+        served.pair == (endpoint, model) && served.until > now
+    }
+
+    /// The endpoint with that key says that it does not know the model. Whether that is believed.
+    pub fn mark(&self, endpoint: u64, model: u64, now: Duration) -> bool {
+        if self.served_lately(endpoint, model, now) {
+            return false;
+        }
+        let Ok(mut marks) = self.marks.try_borrow_mut() else { return false };
         marks.retain(|mark| mark.until > now && (mark.endpoint, mark.model) != (endpoint, model));
         if marks.is_full() {
             // The oldest: marks are added at the end and all last equally long.
             marks.remove(0);
         }
         marks.push(Mark { endpoint, model, until: now.saturating_add(UNKNOWN_FOR) });
+        true
     }
 
     /// Whether the endpoint is marked for the model.
@@ -86,9 +120,27 @@ mod tests {
     }
 
     #[test]
+    fn who_served_lately_is_not_marked() {
+        let unknown = UnknownModels::default();
+        unknown.served(1, 7, at(10));
+        assert!(!unknown.mark(1, 7, at(69)) && unknown.is_empty(at(69)));
+        assert!(unknown.mark(2, 7, at(69)) && unknown.mark(1, 8, at(69)), "other pairs");
+        assert!(unknown.mark(1, 7, at(70)) && unknown.is_marked(1, 7, at(70)));
+    }
+
+    #[test]
+    fn who_served_is_remembered_in_bounded_memory() {
+        let unknown = UnknownModels::default();
+        (0..10_000).for_each(|model| unknown.served(1, model << 32, at(1)));
+        let remembered = (0..10_000).filter(|model| !unknown.mark(1, model << 32, at(2))).count();
+        // The last one of each place.
+        assert_eq!(remembered, SERVED);
+    }
+
+    #[test]
     fn the_oldest_gives_way_and_memory_is_bounded() {
         let unknown = UnknownModels::default();
-        (0..1_000).for_each(|model| unknown.mark(1, model, at(1)));
+        (0..1_000).for_each(|model| assert!(unknown.mark(1, model, at(1))));
         assert!(!unknown.is_marked(1, 1_000 - 65, at(2)));
         assert!((1_000 - 64..1_000).all(|model| unknown.is_marked(1, model, at(2))));
     }

@@ -184,7 +184,7 @@ fn marks_of_unknown_models_do_not_allocate() {
     let mut list = String::with_capacity(4_096);
     let request = Request::for_model(b"llama");
     let keys: Vec<_> = live.pool().endpoints().unwrap().iter().map(Endpoint::key).collect();
-    keys.iter().for_each(|key| live.pool().unknown().mark(*key, hash(b"llama"), NOW));
+    keys.iter().for_each(|key| assert!(live.pool().unknown().mark(*key, hash(b"llama"), NOW)));
     let made = allocations(|| {
         live.pool().unknown().mark(keys[3], hash(b"llama"), NOW);
         whole_way(&live, &request, &mut rng, &mut list);

@@ -1,5 +1,6 @@
 //! A pool at work: its endpoints and strategies, the requests in flight, and the planner of a proxy that is alone.
 
+mod cluster;
 mod planning;
 
 use crate::endpoint::EndpointIndex;
@@ -7,16 +8,17 @@ use crate::explain::Explanation;
 use crate::load::{InFlight, PoolLoad, Registry};
 use crate::outcome::Outcome;
 use crate::picker::{self, Answer, Pick};
-use crate::plan::{Ended, Plan, SelfSettings, Warmth};
+use crate::plan::{Ended, Plan, SelfPlanner, SelfSettings, Warmth};
 use crate::pool::Pool;
 use crate::request::{Change, Request, SessionKey};
 use crate::settings::PlanSource;
 use crate::strategy::{Report, Residency, Told};
-use planning::Planning;
+use planning::{Planning, Token};
 use rand::Rng;
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
+
+pub(crate) use cluster::Cluster;
 
 /// A pool that nobody asked anything of for so long has nothing to plan from.
 const IDLE: Duration = Duration::from_secs(10);
@@ -26,9 +28,8 @@ const IDLE: Duration = Duration::from_secs(10);
 pub struct LivePool {
     pool: Pool,
     load: PoolLoad,
-    planning: Option<(Rc<Planning>, u64)>,
-    /// When somebody last wanted something of the pool.
-    asked: Cell<Option<Duration>>,
+    cluster: Rc<Cluster>,
+    token: Token,
 }
 
 /// A request that was sent, in flight until this is dropped.
@@ -92,32 +93,43 @@ pub struct End {
 }
 
 impl LivePool {
-    /// With the requests in flight that `registry` knows of.
+    /// A pool alone, with the requests in flight that `registry` knows of.
     pub fn new(pool: Pool, registry: &mut Registry) -> Self {
+        Self::with(pool, Rc::default(), registry)
+    }
+
+    /// One of the pools of Envoy's cluster of that name, the newest if its ring is its own.
+    pub fn in_cluster(name: &[u8], pool: Pool, registry: &mut Registry) -> Self {
+        let cluster = registry.cluster(name);
+        Self::with(pool, cluster, registry)
+    }
+
+    fn with(mut pool: Pool, cluster: Rc<Cluster>, registry: &mut Registry) -> Self {
+        pool.share_unknown(cluster.unknown());
         let load = registry.bind(pool.endpoints().unwrap_or_default());
-        let planning = self_settings(&pool).map(|settings| (Rc::new(Planning::new(settings.clone())), 0));
-        Self { pool, load, planning, asked: Cell::new(None) }
+        let live = Self { pool, load, cluster, token: Token::default() };
+        if let Some(settings) = live.self_settings().filter(|_| !live.pool.stands_in()) {
+            live.cluster.planning(settings).lead(&live.token, settings);
+        }
+        live.follow_plan();
+        live
     }
 
-    /// Goes on where the pool of the same cluster was: what its planner learnt, the plan, and what endpoints said of
-    /// models are kept.
+    /// Goes on where the pool of the same cluster was, as far as pools do not share it anyway: a plan that is written by
+    /// hand does not tell which homes have loaded.
     pub fn succeed(&mut self, before: &Self) {
-        self.stand_in(before);
-        if let (Some(settings), Some((planning, number))) = (self_settings(&self.pool), &mut self.planning)
-            && before.planning.is_some()
-        {
-            *number = planning.join(settings);
+        self.pool.succeed(&before.pool);
+    }
+
+    fn self_settings(&self) -> Option<&SelfSettings> {
+        match &self.pool.settings().plan {
+            PlanSource::SelfMade(settings) => Some(settings),
+            PlanSource::None | PlanSource::Fixed(_) => None,
         }
     }
 
-    /// The same for a pool that serves until its ring is built: it follows the plan and leaves planning to others.
-    pub fn stand_in(&mut self, before: &Self) {
-        self.pool.succeed(&before.pool);
-        self.asked.set(before.asked.get());
-        if let (Some((own, _)), Some((planning, _))) = (&mut self.planning, &before.planning) {
-            *own = Rc::clone(planning);
-            self.take_over_plan();
-        }
+    fn planning(&self) -> Option<&Planning> {
+        Some(self.cluster.planning(self.self_settings()?))
     }
 
     /// The pool.
@@ -135,18 +147,19 @@ impl LivePool {
     /// Whether this proxy plans for itself.
     #[must_use]
     pub fn plans_itself(&self) -> bool {
-        self.planning.is_some()
+        self.self_settings().is_some()
     }
 
-    /// Whether a request was answered lately. A pool that is not asked must not keep others from planning.
+    /// Whether a request was answered lately, by this pool or another one of its cluster. A VM that is not asked must not
+    /// keep others from planning.
     #[must_use]
     pub fn was_asked(&self, now: Duration) -> bool {
-        self.asked.get().is_some_and(|asked| now.saturating_sub(asked) < IDLE)
+        self.cluster.was_asked_within(IDLE, now)
     }
 
     /// Somebody else plans: models go by the ring here.
     pub fn stop_planning(&self, now: Duration) {
-        if let Some((planning, _)) = &self.planning {
+        if let Some(planning) = self.planning() {
             planning.pause(now);
         }
         if self.pool.plan().version() > 0 {
@@ -156,12 +169,12 @@ impl LivePool {
 
     /// Answers a request; see [`picker::answer`].
     pub fn answer(&self, request: &Request<'_>, now: Duration, rng: &mut dyn Rng) -> Answer {
-        self.asked.set(Some(now));
+        self.cluster.asked(now);
         picker::answer(&self.pool, &self.load, self, request, now, rng)
     }
 
-    /// Answers a request that may begin one of two new sessions: the one whose endpoint is less loaded. Position of the
-    /// session that it begins; `None` where the answer has nothing to do with sessions.
+    /// Answers a request that may begin one of two new sessions: the one whose endpoint costs less. Position of the
+    /// session that it begins; `None` where no session decides where the request goes.
     ///
     /// With one random session, clients that never send their cookie back would be spread by chance alone, whatever the
     /// load.
@@ -172,33 +185,9 @@ impl LivePool {
         now: Duration,
         rng: &mut dyn Rng,
     ) -> (Answer, Option<usize>) {
-        let mut best: Option<(u64, usize, Answer)> = None;
-        for (n, session) in sessions.into_iter().enumerate() {
-            request.session = Some(session);
-            let Answer::Pick(pick) = self.answer(request, now, rng) else { break };
-            if !pick.keeps_session {
-                break;
-            }
-            let load = pick.endpoints.first().map_or(u64::MAX, |first| self.cost(*first));
-            if best.as_ref().is_none_or(|(least, ..)| load < *least) {
-                best = Some((load, n, Answer::Pick(pick)));
-            }
-        }
-        match best {
-            Some((_, n, answer)) => {
-                request.session = sessions.get(n).copied();
-                (answer, Some(n))
-            }
-            None => {
-                request.session = None;
-                (self.answer(request, now, rng), None)
-            }
-        }
-    }
-
-    fn cost(&self, endpoint: EndpointIndex) -> u64 {
-        use crate::load::Load;
-        u64::from(self.load.in_flight(endpoint)).saturating_add(u64::from(self.load.cold(endpoint)))
+        let chosen = picker::new_session(&self.pool, &self.load, self, request, &sessions, now, rng);
+        request.session = chosen.and_then(|chosen| sessions.get(chosen)).copied();
+        (self.answer(request, now, rng), chosen)
     }
 
     /// Why the answer is what it is; see [`crate::explain`]. To be asked before the request is counted as sent.
@@ -231,8 +220,8 @@ impl LivePool {
         let plan = self.pool.plan();
         let lately = plan.sent_within(model, index, now, self.pool.residency_age(now));
         plan.sent(model, index, now);
-        match &self.planning {
-            Some((planning, _)) => planning.with(|planner| Some(planner.sent(key, model))).unwrap_or(Warmth::Warm),
+        match self.planning() {
+            Some(planning) => planning.with(|planner| Some(planner.sent(key, model))).unwrap_or(Warmth::Warm),
             None if !lately && self.holds(index, model) == Some(false) => Warmth::Cold,
             None => Warmth::Warm,
         }
@@ -247,11 +236,9 @@ impl LivePool {
             service_time: Some(end.service_time),
         });
         let Some(model) = sent.model else { return };
-        if end.model_unknown {
-            self.pool.unknown().mark(key, model, now);
-        }
+        let unknown = end.model_unknown && self.pool.unknown().mark(key, model, now);
         match (sent.lesson, end.outcome) {
-            (Lesson::Run, _) if end.model_unknown => self.lost(end.endpoint, key, model),
+            (Lesson::Run, _) if unknown => self.lost(end.endpoint, key, model),
             (Lesson::Run, outcome) => self.ran(sent, end, (key, model), outcome, now),
             (Lesson::Change(Change::Load), Outcome::Success) => self.found(end.endpoint, key, model, now),
             (Lesson::Change(Change::Unload), Outcome::Success) => self.lost(end.endpoint, key, model),
@@ -260,17 +247,21 @@ impl LivePool {
     }
 
     fn ran(&self, sent: &Sent, end: &End, (key, model): (u64, u64), outcome: Outcome, now: Duration) {
+        if outcome == Outcome::Success {
+            self.pool.unknown().served(key, model, now);
+        }
         if key != sent.endpoint {
             // A fallback served: its warmth and its queue when the request came are not known.
             if outcome == Outcome::Success {
-                self.found(end.endpoint, key, model, now);
+                self.pool.plan().sent(model, end.endpoint, now);
+                self.teach(|planner| planner.served(key, model));
             }
             return;
         }
         if outcome == Outcome::Failure && sent.warmth == Warmth::Cold {
             self.pool.plan().failed(model, end.endpoint);
         }
-        if let Some((planning, _)) = &self.planning {
+        if self.plans_itself() {
             let requests = sent.in_flight.before().saturating_add(1);
             let ended = Ended {
                 endpoint: key,
@@ -281,29 +272,32 @@ impl LivePool {
                 total_time: end.service_time,
                 outcome,
             };
-            planning.with(|planner| planner.ended(&ended));
+            self.teach(|planner| planner.ended(&ended));
+        }
+    }
+
+    fn teach(&self, lesson: impl FnOnce(&mut SelfPlanner)) {
+        if let Some(planning) = self.planning() {
+            planning.with(lesson);
         }
     }
 
     fn found(&self, endpoint: EndpointIndex, key: u64, model: u64, now: Duration) {
         self.pool.plan().sent(model, endpoint, now);
-        if let Some((planning, _)) = &self.planning {
-            planning.with(|planner| planner.found(key, model));
-        }
+        self.teach(|planner| planner.found(key, model));
     }
 
     fn lost(&self, endpoint: EndpointIndex, key: u64, model: u64) {
         self.pool.plan().failed(model, endpoint);
-        if let Some((planning, _)) = &self.planning {
-            planning.with(|planner| planner.lost(key, model));
-        }
+        self.teach(|planner| planner.lost(key, model));
     }
 
-    /// An endpoint was tried in vain before another one served. Whoever refuses connections may come back with an
-    /// empty memory.
+    /// An endpoint was tried in vain before another one served: what it should have loaded need not be there. (A model
+    /// that was there is there still, for all that is known: a busy endpoint may reset a request, too.)
     pub fn attempt_failed(&self, sent: Option<&Sent>, endpoint: EndpointIndex) {
         self.pool.report(&Report { endpoint, outcome: Outcome::Failure, service_time: None });
-        if let Some(Sent { pick, endpoint: key, model: Some(model), lesson: Lesson::Run, .. }) = sent
+        if let Some(Sent { pick, endpoint: key, model: Some(model), lesson: Lesson::Run, warmth: Warmth::Cold, .. }) =
+            sent
             && *pick == endpoint
         {
             self.lost(endpoint, *key, *model);
@@ -313,18 +307,19 @@ impl LivePool {
     /// Whether [`LivePool::tick`] would make a plan, which takes a moment where there are many models.
     #[must_use]
     pub fn is_plan_due(&self, now: Duration) -> bool {
-        self.planning.as_ref().is_some_and(|(planning, number)| planning.is_due(*number, now))
+        !self.pool.stands_in() && self.planning().is_some_and(|planning| planning.is_due(&self.token, now))
     }
 
     /// Lets the planner plan, if there is one and it is time, and follows its plan. To be called at each tick.
     pub fn tick(&self, now: Duration) -> Planned {
-        let Some((planning, number)) = &self.planning else { return Planned::default() };
+        let Some(settings) = self.self_settings() else { return Planned::default() };
+        let planning = self.cluster.planning(settings);
         let version = self.pool.plan().version();
         let before = planning.planner().map(|planner| planner.current().version);
-        let change = planning.tick(*number, &self.pool, now);
+        let change = planning.tick(&self.token, settings, &self.pool, now);
         match &change {
             Some(change) if before == Some(version) => self.pool.apply_plan(change),
-            _ => self.take_over_plan(),
+            _ => self.follow_plan(),
         }
         let Some(planner) = change.as_ref().and_then(|_| planning.planner()) else { return Planned::default() };
         let defaults = planner.report().defaults;
@@ -335,18 +330,11 @@ impl LivePool {
     }
 
     /// A tick that has no time for a plan of this pool: follows the one there is.
-    pub fn follow_plan(&self, now: Duration) {
-        if let Some((planning, number)) = &self.planning {
-            planning.came(*number, now);
-            self.take_over_plan();
-        }
-    }
-
-    /// Takes the planner's plan, where it is not the pool's already: another pool's tick made it, or this one's was
-    /// taken away when somebody else planned.
-    fn take_over_plan(&self) {
-        let Some((planning, _)) = &self.planning else { return };
-        let Some(planner) = planning.planner() else { return };
+    ///
+    /// The planner's plan may not be the pool's already: another pool's tick made it, or this one's was taken away when
+    /// somebody else planned.
+    pub fn follow_plan(&self) {
+        let Some(planner) = self.planning().and_then(Planning::planner) else { return };
         if planner.current().version != self.pool.plan().version() {
             self.pool.set_plan(planner.current());
         }
@@ -362,16 +350,9 @@ impl LivePool {
 impl Residency for LivePool {
     fn holds(&self, endpoint: EndpointIndex, model_hash: u64) -> Option<bool> {
         let endpoints = self.pool.endpoints()?;
-        let Some((planning, _)) = &self.planning else { return Told(endpoints).holds(endpoint, model_hash) };
+        let Some(planning) = self.planning() else { return Told(endpoints).holds(endpoint, model_hash) };
         let key = endpoints.get(endpoint.position())?.key();
         planning.planner()?.holds(key, model_hash)
-    }
-}
-
-fn self_settings(pool: &Pool) -> Option<&SelfSettings> {
-    match &pool.settings().plan {
-        PlanSource::SelfMade(settings) => Some(settings),
-        PlanSource::None | PlanSource::Fixed(_) => None,
     }
 }
 

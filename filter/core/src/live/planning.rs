@@ -1,51 +1,40 @@
 //! The planner that a VM's pools of one cluster share.
 //!
-//! There may be several: two listeners have a pool each, and the pool of an old configuration serves on while requests
-//! end. All of them feed the planner and follow its plan, and one of them, the newest, shows it the endpoints: two that
-//! did it in turn would make two plans a tick of two different sets. When the newest has not come for a second (its
-//! listener is gone), another one takes its place.
+//! All of them feed it and follow its plan, and one of them, the newest, shows it the endpoints and sets how it plans:
+//! two that did it in turn would make two plans a tick of two different sets. When the newest is gone, the next one that
+//! comes takes its place.
 
+use crate::endpoint::EndpointIndex;
 use crate::plan::{PlanChange, SelfPlanner, SelfSettings};
 use crate::pool::Pool;
 use std::cell::{Cell, Ref, RefCell};
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// A pool that has not come for so long has gone.
-const GONE: Duration = Duration::from_secs(1);
+/// Stands for a pool as long as that lives.
+pub(super) type Token = Rc<()>;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Planning {
     planner: RefCell<SelfPlanner>,
-    pools: Cell<u64>,
-    leader: Cell<Leader>,
-}
-
-/// The pool that shows its endpoints.
-#[derive(Clone, Copy, Debug, Default)]
-struct Leader {
-    pool: u64,
-    came: Duration,
-    /// The planner has seen its endpoints.
-    shown: bool,
+    leader: RefCell<Weak<()>>,
+    /// The planner has seen the leader's endpoints.
+    shown: Cell<bool>,
 }
 
 impl Planning {
     pub(super) fn new(settings: SelfSettings) -> Self {
-        Self {
-            planner: RefCell::new(SelfPlanner::new(settings)),
-            pools: Cell::new(0),
-            leader: Cell::new(Leader::default()),
-        }
+        Self { planner: RefCell::new(SelfPlanner::new(settings)), leader: RefCell::default(), shown: Cell::new(false) }
     }
 
-    /// One more pool shares the planner, by its settings from now on. The pool's number.
-    pub(super) fn join(&self, settings: &SelfSettings) -> u64 {
+    /// The pool is the newest: from now on it shows its endpoints, and its settings count.
+    pub(super) fn lead(&self, token: &Token, settings: &SelfSettings) {
         self.with(|planner| planner.reconfigure(settings.clone()));
-        let pool = self.pools.get().saturating_add(1);
-        self.pools.set(pool);
-        self.leader.set(Leader { pool, shown: false, ..self.leader.get() });
-        pool
+        if let Ok(mut leader) = self.leader.try_borrow_mut() {
+            *leader = Rc::downgrade(token);
+            self.shown.set(false);
+        }
     }
 
     /// Runs `body` with the planner; the default when it is in use, which a callback within a callback would be.
@@ -57,49 +46,64 @@ impl Planning {
         self.planner.try_borrow().ok()
     }
 
-    /// Whether [`Planning::tick`] of the pool of that number would make a plan. It costs what looking at the clock costs.
-    pub(super) fn is_due(&self, pool: u64, now: Duration) -> bool {
-        self.leads(pool, now) && (!self.is_shown(pool) || self.planner().is_some_and(|planner| planner.is_due(now)))
+    /// Whether [`Planning::tick`] would make a plan for the pool. Costs what looking at the clock costs.
+    pub(super) fn is_due(&self, token: &Token, now: Duration) -> bool {
+        match self.leads(token) {
+            Leads::Yes => !self.shown.get() || self.planner().is_some_and(|planner| planner.is_due(now)),
+            Leads::NobodyDoes => true,
+            Leads::Another => false,
+        }
     }
 
     /// Makes a plan, if it is time and the pool is the one to show its endpoints.
-    pub(super) fn tick(&self, number: u64, pool: &Pool, now: Duration) -> Option<PlanChange> {
-        if !self.leads(number, now) {
-            return None;
+    pub(super) fn tick(
+        &self,
+        token: &Token,
+        settings: &SelfSettings,
+        pool: &Pool,
+        now: Duration,
+    ) -> Option<PlanChange> {
+        match self.leads(token) {
+            Leads::Another => return None,
+            Leads::NobodyDoes if pool.stands_in() => {}
+            Leads::NobodyDoes => self.lead(token, settings),
+            Leads::Yes => {}
         }
-        let due = self.is_due(number, now);
-        let (Some(endpoints), Some(ring)) = (pool.endpoints(), pool.ring()) else {
-            self.leader.set(Leader { pool: number, came: now, shown: false });
+        let (Some(endpoints), Some(ring), false) = (pool.endpoints(), pool.ring(), pool.stands_in()) else {
             // Nothing is planned while the ring is being built, and what is counted in that time is no second's demand.
-            self.with(|planner| planner.pause(now));
+            self.pause(now);
             return None;
         };
-        self.leader.set(Leader { pool: number, came: now, shown: true });
-        if !due {
+        if !self.is_due(token, now) {
             return None;
         }
-        self.with(|planner| planner.tick_where(now, endpoints, ring, pool.roster().health(), &|_, _| true))
+        self.shown.set(true);
+        let unknown = (!pool.unknown().is_empty(now)).then(|| pool.unknown());
+        let servable = |index: EndpointIndex, model| {
+            let key = endpoints.get(index.position()).map(|endpoint| endpoint.key());
+            !unknown.zip(key).is_some_and(|(unknown, key)| unknown.is_marked(key, model, now))
+        };
+        self.with(|planner| planner.tick_where(now, endpoints, ring, pool.roster().health(), &servable))
     }
 
-    /// The pool of that number is still there.
-    pub(super) fn came(&self, pool: u64, now: Duration) {
-        if self.leads(pool, now) {
-            self.leader.set(Leader { pool, came: now, shown: self.is_shown(pool) });
-        }
-    }
-
-    /// Somebody else plans.
+    /// Somebody else plans, or nobody can.
     pub(super) fn pause(&self, now: Duration) {
         self.with(|planner| planner.pause(now));
     }
 
-    fn is_shown(&self, pool: u64) -> bool {
-        let leader = self.leader.get();
-        leader.pool == pool && leader.shown
+    fn leads(&self, token: &Token) -> Leads {
+        match self.leader.try_borrow().ok().and_then(|leader| leader.upgrade()) {
+            None => Leads::NobodyDoes,
+            Some(leader) if Rc::ptr_eq(&leader, token) => Leads::Yes,
+            Some(_) => Leads::Another,
+        }
     }
+}
 
-    fn leads(&self, pool: u64, now: Duration) -> bool {
-        let leader = self.leader.get();
-        pool >= leader.pool || now.saturating_sub(leader.came) > GONE
-    }
+/// Who shows the endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leads {
+    Yes,
+    Another,
+    NobodyDoes,
 }

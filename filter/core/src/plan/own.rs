@@ -158,7 +158,7 @@ impl SelfPlanner {
         self.counts.values_mut().for_each(|count| *count = 0);
         self.other_requests = 0;
         self.demand.pause(now);
-        self.next = None;
+        self.next = Some(now.saturating_add(self.settings.interval));
     }
 
     /// Whether it is time for the next plan.
@@ -167,7 +167,13 @@ impl SelfPlanner {
         self.next.is_none_or(|next| now >= next)
     }
 
-    /// The endpoint turned out to have the model: a fallback has served it, or it was told to load it.
+    /// The endpoint served the model as a fallback: it has it now. How long it took says nothing.
+    pub fn served(&mut self, endpoint: u64, model: u64) {
+        self.take_up(endpoint, model);
+        self.found(endpoint, model);
+    }
+
+    /// The endpoint was told to load the model.
     pub fn found(&mut self, endpoint: u64, model: u64) {
         if self.counts.contains_key(&model) {
             self.residency.touch(endpoint, model, self.settings.size(model));
@@ -204,7 +210,7 @@ impl SelfPlanner {
     pub fn ended(&mut self, ended: &Ended) {
         match ended.outcome {
             Outcome::Success => {
-                self.take_up(ended);
+                self.take_up(ended.endpoint, ended.model);
                 let Ended { model, warmth, in_flight_at_start, total_time, .. } = *ended;
                 self.measurements.record(model, warmth, in_flight_at_start, total_time);
             }
@@ -254,6 +260,12 @@ impl SelfPlanner {
         self.planner.current()
     }
 
+    /// Requests of the model per second, as last estimated.
+    #[must_use]
+    pub fn rate(&self, model: u64) -> f64 {
+        self.demand.rates().find(|(known, _)| *known == model).map_or(0.0, |(_, rate)| rate)
+    }
+
     /// What there is to tell of the last plan.
     #[must_use]
     pub fn report(&self) -> &TickReport {
@@ -270,12 +282,12 @@ impl SelfPlanner {
         self.planner.restore(plan);
     }
 
-    fn take_up(&mut self, ended: &Ended) {
+    fn take_up(&mut self, endpoint: u64, model: u64) {
         let most = self.settings.demand.max_models.saturating_add(NEWCOMERS);
-        if self.counts.len() < most && !self.counts.contains_key(&ended.model) {
-            self.counts.insert(ended.model, 1);
-            self.measurements.know(ended.model);
-            self.residency.touch(ended.endpoint, ended.model, self.settings.size(ended.model));
+        if self.counts.len() < most && !self.counts.contains_key(&model) {
+            self.counts.insert(model, 1);
+            self.measurements.know(model);
+            self.residency.touch(endpoint, model, self.settings.size(model));
         }
     }
 

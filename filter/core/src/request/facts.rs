@@ -2,7 +2,7 @@
 
 use super::path::{self, PathFacts};
 use super::session::SessionFacts;
-use super::{BodyHint, Model, ModelSource, Request, RequestSettings, RequestType, Urgency};
+use super::{BodyHint, DEBUG_HEADER, Model, ModelSource, Request, RequestSettings, RequestType, Urgency};
 use crate::hash::hash;
 use std::borrow::Cow;
 
@@ -48,10 +48,11 @@ impl<'a> Facts<'a> {
             first(&mut self.key);
         }
         match (is(&settings.urgency_header), is(&settings.debug_header)) {
-            (false, false) => {}
+            (false, false) if name != DEBUG_HEADER.as_bytes() => {}
             _ if !settings.trusted => self.forged = true,
             (true, _) => first(&mut self.urgency),
             (_, true) => first(&mut self.debug),
+            (false, false) => {}
         }
         if let Some(session) = &settings.session {
             self.session.read(session, name, value);
@@ -65,6 +66,8 @@ impl<'a> Facts<'a> {
         let body_hint = self.body_hint(&path);
         let sends_work = self.sends_work();
         let (model, model_source) = model(settings, self.model.value, path.model);
+        // Under another name, or by a header alone, it is another model that the server changes.
+        let by_path = model_source == ModelSource::Path && model.as_ref().is_some_and(|model| !model.aliased);
         Request {
             model,
             model_source,
@@ -81,7 +84,7 @@ impl<'a> Facts<'a> {
             on_inference_path: path.inference,
             on_plain_path: path.plain,
             sends_work,
-            change: path.change,
+            change: path.change.filter(|_| by_path && request_type == RequestType::Update),
         }
     }
 

@@ -27,6 +27,10 @@ use crate::hash::hash;
 use facts::Facts;
 use std::borrow::Cow;
 
+/// The header that asks for an explanation in the documentation's examples: a stranger's is removed also where this proxy
+/// explains nothing, since the next one may.
+pub const DEBUG_HEADER: &str = "x-warmroute-debug";
+
 /// A model id and its place on the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model<'a> {
@@ -352,6 +356,7 @@ mod tests {
         }
         assert!(!read_with(&settings(false), &[("x-other", "1")]).forged);
         assert!(!read_with(&names(), &headers).forged, "headers that mean nothing here");
+        assert!(read_with(&names(), &[("x-warmroute-debug", "1")]).forged, "but may where it goes");
         for (value, expected) in
             [("HIGH", Urgency::High), ("normal", Urgency::Normal), ("utmost", Urgency::Normal), ("", Urgency::Normal)]
         {
@@ -389,6 +394,19 @@ mod tests {
         assert!(!by_body("/v1/completions", b"chat") && !by_body("/team-a/v1/completions", b"llama"));
     }
 
+    /// What the server changes is what the path names.
+    #[test]
+    fn an_update_changes_the_model_of_its_path() {
+        let settings = RequestSettings { aliases: [((*b"chat").into(), (*b"llama").into())].into(), ..names() };
+        let change = |headers: &[(&str, &str)]| read_with(&settings, headers).change;
+        let unload = (":path", "/v2/repository/models/llama/unload");
+        assert_eq!(change(&[unload]), Some(Change::Unload));
+        assert_eq!(change(&[unload, ("x-model-id", "bert")]), None);
+        assert_eq!(change(&[unload, ("x-request-type", "inference")]), None);
+        assert_eq!(change(&[(":path", "/v2/repository/models/chat/load")]), None);
+        assert_eq!(change(&[(":path", "/v1/load_lora_adapter"), ("x-model-id", "llama")]), None);
+    }
+
     /// Questions about a model run nothing, whatever header they carry.
     #[test]
     fn only_work_runs_a_model() {
@@ -409,6 +427,7 @@ mod tests {
         for (headers, hint) in [
             (&[chat, (":method", "POST"), ("content-type", "application/json")][..], BodyHint::Json),
             (&[chat, (":method", "POST")], BodyHint::Json),
+            (&[chat, (":method", "PATCH")], BodyHint::Json),
             (&[chat, (":method", "GET")], BodyHint::None),
             (&[chat, (":method", "CONNECT")], BodyHint::None),
             (&[chat, (":method", "POST"), ("upgrade", "websocket")], BodyHint::None),

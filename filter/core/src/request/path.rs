@@ -133,7 +133,10 @@ fn serving(rest: &[u8]) -> PathFacts<'_> {
 
 fn grpc(method: &[u8]) -> PathFacts<'_> {
     match method {
-        b"ModelInfer" | b"ModelStreamInfer" => PathFacts::runs(None, BodyHint::GrpcModelInfer),
+        // The message may ask for a version.
+        b"ModelInfer" | b"ModelStreamInfer" => {
+            PathFacts { plain: false, ..PathFacts::runs(None, BodyHint::GrpcModelInfer) }
+        }
         b"RepositoryModelLoad" => PathFacts::updates(None, Change::Load),
         b"RepositoryModelUnload" => PathFacts::updates(None, Change::Unload),
         _ => PathFacts::default(),
@@ -158,16 +161,33 @@ const OPENAI: [&[u8]; 14] = [
     b"images/edits",
 ];
 
+/// The others refer to more than a model: earlier responses, files, voices.
+fn is_plain(call: &[u8]) -> bool {
+    matches!(
+        call,
+        b"chat/completions" | b"completions" | b"embeddings" | b"rerank" | b"score" | b"classify" | b"pooling"
+    )
+}
+
 fn openai(path: &[u8]) -> PathFacts<'_> {
     if let Some(rest) = path.strip_prefix(b"/openai/deployments/") {
         let slash = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
         let (model, call) = rest.split_at_checked(slash).unwrap_or_default();
         let known = call.strip_prefix(b"/").is_some_and(|call| OPENAI.contains(&call));
-        return if known { PathFacts::runs(Some(model), BodyHint::Json) } else { PathFacts::default() };
+        // What stands before the name may be what is not found, a resource or a deployment.
+        return match known {
+            true => PathFacts { plain: false, ..PathFacts::runs(Some(model), BodyHint::Json) },
+            false => PathFacts::default(),
+        };
     }
-    let prefix = |call: &&[u8]| path.strip_suffix(*call).filter(|prefix| prefix.ends_with(b"/v1/"));
+    let prefix = |call: &&'static [u8]| {
+        let prefix = path.strip_suffix(*call).filter(|prefix| prefix.ends_with(b"/v1/"))?;
+        Some((*call, prefix))
+    };
     match OPENAI.iter().find_map(prefix) {
-        Some(prefix) => PathFacts { plain: prefix == b"/v1/", ..PathFacts::runs(None, BodyHint::Json) },
+        Some((call, prefix)) => {
+            PathFacts { plain: prefix == b"/v1/" && is_plain(call), ..PathFacts::runs(None, BodyHint::Json) }
+        }
         None => PathFacts::default(),
     }
 }
@@ -242,8 +262,12 @@ mod tests {
             ("/v1/models/llama/labels/stable:predict", false),
             ("/v1/chat/completions", true),
             ("/nothing/v1/score", false),
-            ("/openai/deployments/gpt-4o/chat/completions", true),
-            ("/inference.GRPCInferenceService/ModelInfer", true),
+            ("/v1/embeddings", true),
+            ("/v1/responses", false),
+            ("/v1/messages", false),
+            ("/v1/audio/speech", false),
+            ("/openai/deployments/gpt-4o/chat/completions", false),
+            ("/inference.GRPCInferenceService/ModelInfer", false),
             ("/v2/repository/models/llama/load", false),
             ("/anything", false),
         ] {

@@ -2,9 +2,9 @@
 //!
 //! The same key goes to the same endpoint while it may serve, in every proxy. What is hashed is the value as it came.
 
-use super::{PickList, Strategy, StrategyName, View, ring};
+use super::{PickList, Strategy, StrategyName, View, p2c, ring};
 use crate::refusal::Refusal;
-use crate::request::Request;
+use crate::request::{Request, SessionKey};
 use rand::Rng;
 
 /// See the module.
@@ -17,6 +17,13 @@ impl KeyHash {
     pub fn key(request: &Request<'_>) -> Option<u64> {
         request.key.or(request.session.map(|session| session.0)).or(request.model.as_ref().map(|model| model.hash))
     }
+}
+
+/// What the place of a new session on the ring would cost.
+pub(crate) fn session_on_ring(session: SessionKey, view: &View<'_>, _rng: &mut dyn Rng) -> Option<f64> {
+    let mut picks = PickList::new();
+    ring::extend(&mut picks, session.0, &View { wanted: 1, ..*view });
+    Some(p2c::cost(*picks.first()?, view))
 }
 
 impl Strategy for KeyHash {
@@ -37,7 +44,6 @@ mod tests {
     use super::super::view::tests::Scene;
     use super::*;
     use crate::endpoint::tests::endpoints;
-    use crate::request::SessionKey;
     use std::collections::BTreeSet;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;

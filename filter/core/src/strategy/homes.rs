@@ -20,7 +20,7 @@ use super::{PickList, Strategy, StrategyName, View, ring, wait};
 use crate::endpoint::EndpointIndex;
 use crate::homes::Home;
 use crate::refusal::Refusal;
-use crate::request::Request;
+use crate::request::{Request, SessionKey};
 use rand::{Rng, RngExt};
 
 /// Chance that a home without the model is taken although another one is warm.
@@ -121,31 +121,37 @@ fn draw<'a>(homes: &'a [Home], taken: Option<EndpointIndex>, view: &View<'_>, rn
     homes.iter().cycle().skip(start).take(count).find(free)
 }
 
+/// What the home of a new session would cost.
+pub(crate) fn session_at_home(session: SessionKey, view: &View<'_>, rng: &mut dyn Rng) -> Option<f64> {
+    let home = of_session(&view.planned()?.homes, session.0, view, rng)?;
+    Some(Offer::of(home, view).cost(view))
+}
+
 /// The session's own home, or the next of its order that is not far more loaded than the least loaded one.
 fn of_session<'a>(homes: &'a [Home], session: u64, view: &View<'_>, rng: &mut dyn Rng) -> Option<&'a Home> {
-    let offers = || homes.iter().filter(|home| view.may_serve(home.endpoint)).map(|home| Offer::of(home, view));
+    let able = || homes.iter().filter(|home| view.may_serve(home.endpoint));
+    let own = Offer::of(able().max_by_key(|home| affinity(session, home))?, view);
+    if own.wait <= SESSION_WAIT && (own.warm || rng.random_bool(TRIGGER)) {
+        return Some(own.home);
+    }
+    // Rarely more is to be known of the others.
+    let offers = || able().map(|home| Offer::of(home, view));
     let least = offers().map(|offer| offer.wait).fold(f64::INFINITY, f64::min);
     let bearable = |offer: &Offer<'_>| offer.wait <= SESSION_WAIT || offer.wait <= SESSION_RATIO * least;
     let best = |offers: &mut dyn Iterator<Item = Offer<'a>>| {
-        offers.max_by_key(|offer| affinity(session, offer.home.endpoint, view))
+        offers.max_by_key(|offer| affinity(session, offer.home)).map(|offer| offer.home)
     };
-    let own = best(&mut offers().filter(bearable))?;
     // A home that is new has the model of nobody's session: a part of the requests starts it, as without sessions.
-    if own.warm || rng.random_bool(TRIGGER) {
-        return Some(own.home);
-    }
-    let warm = best(&mut offers().filter(|offer| offer.warm && bearable(offer)));
-    Some(warm.unwrap_or(own).home)
+    best(&mut offers().filter(|offer| offer.warm && bearable(offer))).or_else(|| best(&mut offers().filter(bearable)))
 }
 
-/// Highest random weight of the session at an endpoint. Source: Thaler and Ravishankar, "A Name-Based Mapping Scheme for
+/// Highest random weight of the session at a home. Source: Thaler and Ravishankar, "A Name-Based Mapping Scheme for
 /// Rendezvous", 1996.
-fn affinity(session: u64, endpoint: EndpointIndex, view: &View<'_>) -> u64 {
-    let key = view.endpoints.get(endpoint.position()).map_or(0, |endpoint| endpoint.key());
+fn affinity(session: u64, home: &Home) -> u64 {
     let mut bytes = [0; 16];
     let (left, right) = bytes.split_at_mut(8);
     left.copy_from_slice(&session.to_le_bytes());
-    right.copy_from_slice(&key.to_le_bytes());
+    right.copy_from_slice(&home.key.to_le_bytes());
     crate::hash::hash(&bytes)
 }
 
@@ -157,7 +163,6 @@ mod tests {
     use crate::endpoint::{Endpoint, Resident};
     use crate::hash::hash;
     use crate::plan::{Placement, Plan};
-    use crate::request::SessionKey;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 

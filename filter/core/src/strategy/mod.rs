@@ -11,7 +11,9 @@ mod view;
 mod wait;
 
 pub use hash::KeyHash;
+pub(crate) use hash::session_on_ring;
 pub use homes::Homes;
+pub(crate) use homes::session_at_home;
 pub use least_request::LeastRequest;
 pub use p2c::PowerOfTwoChoices;
 pub use ring::RingOrder;

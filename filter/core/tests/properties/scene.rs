@@ -225,13 +225,18 @@ impl Scene {
             true => pool.take(endpoints, None),
             false => pool.update(endpoints),
         }
+        let live = LivePool::new(pool, &mut registry);
         // In the order of time, as they happen.
         let mut marks = self.unknown.clone();
         marks.sort_by_key(|(_, _, ago)| std::cmp::Reverse(*ago));
         for (at, model, ago) in marks {
-            pool.unknown().mark(endpoint(at).key(), hash(MODELS[model].as_bytes()), NOW - Duration::from_secs(ago));
+            live.pool().unknown().mark(
+                endpoint(at).key(),
+                hash(MODELS[model].as_bytes()),
+                NOW - Duration::from_secs(ago),
+            );
         }
-        (LivePool::new(pool, &mut registry), in_flight)
+        (live, in_flight)
     }
 
     /// The same pool, planned by itself, and what counts its requests in flight.
@@ -266,8 +271,8 @@ impl Scene {
         (0..).zip(&self.spots).filter(|(_, spot)| may(spot)).map(|(n, _)| n).collect()
     }
 
-    /// Who may serve, and whether that is so only because marks are ignored: they would leave nobody, or nobody of those
-    /// that have the model by the plan or as they tell. A mark lasts 60 seconds from when it was last made.
+    /// Who may serve, and whether that is so only because marks are ignored: they would leave nobody. A mark lasts 60
+    /// seconds from when it was last made.
     pub fn allowed(&self, asked: &Asked) -> (BTreeSet<u32>, bool) {
         let mut last: BTreeMap<(u32, usize), u64> = BTreeMap::new();
         for (at, model, ago) in &self.unknown {
@@ -277,17 +282,7 @@ impl Scene {
         let marked = |n: &u32| asked.model.is_some_and(|model| last.get(&(*n, model)).is_some_and(|ago| *ago < 60));
         let eligible = self.eligible(asked);
         let known: BTreeSet<u32> = eligible.iter().copied().filter(|n| !marked(n)).collect();
-        let has_it: Vec<u32> = eligible.iter().copied().filter(|n| self.has(*n, asked)).collect();
-        let none_left = known.is_empty() || !has_it.is_empty() && has_it.iter().all(marked);
-        let ignored = !eligible.is_empty() && none_left;
+        let ignored = known.is_empty() && !eligible.is_empty();
         if ignored { (eligible, true) } else { (known, false) }
-    }
-
-    /// Whether the endpoint is a home of the model, or tells that it holds it and is preferred for that.
-    fn has(&self, n: u32, asked: &Asked) -> bool {
-        let (Some(model), at) = (asked.model, n as usize) else { return false };
-        let home = self.routes.plan.as_ref().is_some_and(|plan| plan[model].contains(&at));
-        let preferred = asked.request_type == RequestType::Inference || self.routes.updates == UpdateScope::Holders;
-        home || preferred && self.spots[at].holds.is_some_and(|models| models[model])
     }
 }
