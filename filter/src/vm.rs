@@ -108,7 +108,9 @@ pub fn remember(pools: &Pools) {
 
 /// Runs `body` with the last pool of each cluster. See [`remember`].
 pub fn with_last<R>(body: impl FnOnce(&Pools) -> R) -> R {
-    let there = |(cluster, pool): (&Box<[u8]>, &Weak<LivePool>)| Some((cluster.clone(), pool.upgrade()?));
-    let pools = LAST.with(|last| last.try_borrow().map(|last| last.iter().filter_map(there).collect::<Pools>()));
-    body(&pools.unwrap_or_default())
+    let pools = LAST.with(|last| {
+        let Ok(last) = last.try_borrow() else { return Pools::default() };
+        last.iter().filter_map(|(cluster, pool)| Some((cluster.clone(), pool.upgrade()?))).collect()
+    });
+    body(&pools)
 }
