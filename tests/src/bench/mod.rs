@@ -1,6 +1,6 @@
 //! The cost bench: how much CPU time one request takes in one Envoy process, with and without Warmroute.
 //!
-//! Four Envoys, each with one worker thread, differ only in how they choose an endpoint ([`Variant`]). wrk saturates
+//! Four Envoys, or five with another build of the filter, each with one worker thread, differ only in how they choose an endpoint ([`Variant`]). wrk saturates
 //! one after the other, round after round, so that whatever else the machine does meets all of them. Every run has a
 //! fresh Envoy: of two processes with the same configuration one can be several µs dearer for all its life, because
 //! of where its memory happens to lie. A request's cost is the CPU time (user and system) that the whole process took

@@ -47,6 +47,8 @@ pub struct Report {
     /// The median of the same two, taken within each round: what changes slowly on the machine cancels out.
     pub paired_ratio: f64,
     pub paired_warmroute_minus_empty_us: f64,
+    /// Warmroute − the other build of it, where one was given.
+    pub paired_warmroute_minus_other_us: Option<f64>,
     pub rounds: usize,
     pub seconds_per_run: f64,
     pub spread_us: BTreeMap<Variant, Summary>,
@@ -62,7 +64,9 @@ impl Report {
         let mut spread_us = BTreeMap::new();
         for variant in Variant::ALL {
             let values = rounds.iter().filter_map(|round| cost(round, variant));
-            spread_us.insert(variant, Summary::of(values)?);
+            if variant != Variant::Other || rounds.iter().any(|round| round.contains_key(&variant)) {
+                spread_us.insert(variant, Summary::of(values)?);
+            }
         }
         let paired = |of: fn(f64, f64) -> f64, with: Variant| {
             let pairs = rounds.iter().filter_map(|round| Some((cost(round, Variant::Warmroute)?, cost(round, with)?)));
@@ -80,6 +84,9 @@ impl Report {
             warmroute_minus_empty_us: warmroute_us - empty_us,
             paired_ratio: paired(|warmroute, plain| warmroute / plain, Variant::Plain)?.median,
             paired_warmroute_minus_empty_us: paired(|warmroute, empty| warmroute - empty, Variant::Empty)?.median,
+            paired_warmroute_minus_other_us: paired(|warmroute, other| warmroute - other, Variant::Other)
+                .ok()
+                .map(|difference| difference.median),
             rounds: rounds.len(),
             seconds_per_run: time.as_secs_f64(),
             spread_us,
@@ -121,6 +128,9 @@ impl fmt::Display for Report {
         let verdict = |met: bool| if met { "met" } else { "NOT met" };
         let bar = verdict(added <= BAR_US);
         writeln!(out, "  Warmroute − empty filter = {added:.1} µs; at most {BAR_US} µs wanted: {bar}")?;
+        if let Some(added) = self.paired_warmroute_minus_other_us {
+            writeln!(out, "  Warmroute − its other build = {added:.1} µs")?;
+        }
         let aim = verdict(self.paired_ratio <= AIM_RATIO);
         write!(out, "  Warmroute ÷ plain = {:.2}; at most {AIM_RATIO} aimed at: {aim}", self.paired_ratio)
     }
@@ -154,6 +164,23 @@ mod tests {
         let table = report.to_string();
         assert!(table.contains("= 2.0 µs; at most 8 µs wanted: met"), "{table}");
         assert!(table.contains("= 1.20; at most 1.25 aimed at: met"), "{table}");
+        Ok(())
+    }
+
+    #[test]
+    fn another_build_is_told_when_there_is_one() -> Result<()> {
+        let alone = Report::new(vec![round(40.0, 46.0, 60.0)], Duration::from_secs(3), "1.40.0".to_owned())?;
+        assert_eq!(alone.paired_warmroute_minus_other_us, None);
+        assert!(!alone.to_string().contains("other build"));
+        let with = |other: f64| {
+            let mut round = round(40.0, 46.0, 60.0);
+            round.insert(Variant::Other, other);
+            round
+        };
+        let both = vec![with(59.0), with(57.5), with(58.0)];
+        let report = Report::new(both, Duration::from_secs(3), "1.40.0".to_owned())?;
+        assert_eq!(report.paired_warmroute_minus_other_us, Some(2.0));
+        assert!(report.to_string().contains("its other build = 2.0 µs"), "{report}");
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! The measuring itself.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -30,10 +30,12 @@ const SETTLED: Duration = Duration::from_secs(5);
 const MINIMUM: u64 = 1000;
 
 /// How much to measure.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Plan {
     pub rounds: usize,
     pub time: Duration,
+    /// Another build of the filter to be measured in the same rounds.
+    pub other: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -57,11 +59,13 @@ pub async fn run(plan: Plan) -> Result<Report> {
     for round in 0..plan.rounds {
         eprint!("round {} of {}:", round + 1, plan.rounds);
         let mut costs = BTreeMap::new();
-        let mut variants = Variant::ALL;
+        let mut variants = Variant::ALL.to_vec();
+        variants.retain(|variant| *variant != Variant::Other || plan.other.is_some());
         // Each round starts with another variant, so that none always follows the same one.
-        variants.rotate_left(round % Variant::ALL.len());
+        let first = round % variants.len();
+        variants.rotate_left(first);
         for variant in variants {
-            let envoy = variant.start(&upstream.hosts).await?;
+            let envoy = variant.start(&upstream.hosts, plan.other.as_deref()).await?;
             check_choices(variant, &envoy, &destinations).await?;
             one_run(variant, &envoy, &script, WARM_UP).await.context("the warm-up failed")?;
             let cost = one_run(variant, &envoy, &script, plan.time).await?;
@@ -102,7 +106,7 @@ fn check(variant: Variant, load: wrk::Load, before: Counts, after: Counts) -> Re
         bail!("wrk counted {} requests, Envoy {requests}", load.requests);
     }
     let picks = after.picks - before.picks;
-    let expected = if variant == Variant::Warmroute { requests } else { 0 };
+    let expected = if variant.picks() { requests } else { 0 };
     if picks != expected {
         bail!("Warmroute counted {picks} picks for {requests} requests");
     }
@@ -113,7 +117,7 @@ fn check(variant: Variant, load: wrk::Load, before: Counts, after: Counts) -> Re
 async fn settled_counts(variant: Variant, envoy: &Envoy) -> Result<Counts> {
     let settled = eventually(SETTLED, "every request is counted", || async {
         let counts = counts(envoy).await?;
-        Ok((variant != Variant::Warmroute || counts.picks >= counts.requests).then_some(counts))
+        Ok((!variant.picks() || counts.picks >= counts.requests).then_some(counts))
     });
     match settled.await {
         Ok(counts) => Ok(counts),

@@ -1,6 +1,7 @@
 //! The Envoys that are compared.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -28,10 +29,17 @@ pub enum Variant {
     Empty,
     /// The shipped configuration.
     Warmroute,
+    /// The same with another build of the filter, to see what a change costs.
+    Other,
 }
 
 impl Variant {
-    pub const ALL: [Self; 4] = [Self::Plain, Self::Override, Self::Empty, Self::Warmroute];
+    pub const ALL: [Self; 5] = [Self::Plain, Self::Override, Self::Empty, Self::Warmroute, Self::Other];
+
+    /// Whether the filter in it picks.
+    pub(super) fn picks(self) -> bool {
+        matches!(self, Self::Warmroute | Self::Other)
+    }
 
     /// As the table and the report call it.
     pub fn name(self) -> &'static str {
@@ -40,6 +48,7 @@ impl Variant {
             Self::Override => "override",
             Self::Empty => "empty",
             Self::Warmroute => "warmroute",
+            Self::Other => "other",
         }
     }
 
@@ -49,16 +58,18 @@ impl Variant {
             Self::Override => "override_host without wasm",
             Self::Empty => "an empty Rust filter",
             Self::Warmroute => "Warmroute",
+            Self::Other => "the other build of Warmroute",
         }
     }
 
-    /// Starts an Envoy that sends to `hosts` this way.
-    pub(super) async fn start(self, hosts: &[SocketAddr]) -> Result<Envoy> {
+    /// Starts an Envoy that sends to `hosts` this way. `other` is the module of [`Variant::Other`].
+    pub(super) async fn start(self, hosts: &[SocketAddr], other: Option<&Path>) -> Result<Envoy> {
         let builder = Envoy::builder().endpoints(hosts).log_level("warning");
         let builder = match self {
             Self::Plain | Self::Override => builder.without_filter(),
             Self::Empty => builder.wasm(repository_root().join("target/wasm/warmroute_empty_filter.wasm")),
             Self::Warmroute => builder,
+            Self::Other => builder.wasm(other.context("no other build is given")?),
         };
         let builder = builder.edit(move |bootstrap| self.edit(bootstrap));
         builder.start().await.with_context(|| format!("cannot start the variant {}", self.name()))
@@ -67,7 +78,7 @@ impl Variant {
     fn edit(self, bootstrap: &mut Value) -> Result<()> {
         let manager = config::http_manager(bootstrap, config::LISTENER)?;
         remove(manager, "access_log")?;
-        if self != Self::Warmroute {
+        if !self.picks() {
             remove(config::at(manager, "/route_config")?, RESPONSES)?;
         }
         match self {
@@ -86,7 +97,7 @@ impl Variant {
                 let mutation = "/early_header_mutation_extensions/0/typed_config/mutations/0/remove";
                 *config::at(manager, mutation)? = "x-absent".into();
             }
-            Self::Empty | Self::Warmroute => {}
+            Self::Empty | Self::Warmroute | Self::Other => {}
         }
         Ok(())
     }
@@ -180,7 +191,9 @@ pub(super) async fn check_choices(variant: Variant, envoy: &Envoy, destinations:
                 bail!("{model} was to be served by {asked}, but {seen:?} served it");
             }
             // Two replicas hold a model.
-            Variant::Warmroute if seen.len() > 2 => bail!("{model} was served by {seen:?}: not steered"),
+            Variant::Warmroute | Variant::Other if seen.len() > 2 => {
+                bail!("{model} was served by {seen:?}: not steered")
+            }
             _ => {}
         }
     }

@@ -1,5 +1,6 @@
 //! Measures what a request costs in Envoy with and without Warmroute, and writes `target/bench/cost.json`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -20,13 +21,16 @@ struct Arguments {
     /// Three rounds of one second: shows that everything works, too noisy to compare.
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
     quick: bool,
+    /// The .wasm of another build of the filter, to be measured beside this one.
+    #[arg(long)]
+    other: Option<PathBuf>,
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let (rounds, seconds) = if arguments.quick { (3, 1) } else { (arguments.rounds, arguments.seconds) };
-    let plan = Plan { rounds: rounds.into(), time: Duration::from_secs(seconds.into()) };
+    let plan = Plan { rounds: rounds.into(), time: Duration::from_secs(seconds.into()), other: arguments.other };
     let report = run(plan).await?;
 
     let folder = repository_root().join("target/bench");
