@@ -6,9 +6,10 @@
 //! | the pool is known, and nobody in it may serve (or it is empty) | refusal |
 //! | inference that names a model | the model's strategy, else the pool's |
 //! | … by `homes`, and the plan has no home for the model | the ring |
-//! | … by `hash`, and the request has no key | power of two choices |
+//! | inference by `hash` on the request's own key, whether or not it names a model | the key's place on the ring |
 //! | … and the ring is still being built | power of two choices |
 //! | inference of a session, by a strategy that knows no sessions | the session's place on the ring |
+//! | inference that names no model, by `hash` and without a key | power of two choices |
 //! | update, unknown type, or no model | power of two choices |
 
 use crate::eligibility::Need;
@@ -65,17 +66,19 @@ pub enum Reason {
     NoModel,
     /// The plan has no home for the model.
     NotPlanned,
-    /// The request has nothing to hash.
+    /// The pool goes by `hash`, and the request has nothing to hash.
     NoKey,
     /// The ring is still being built.
     RingPending,
     /// The request belongs to a session.
     Session,
+    /// The request has the key that its strategy `hash` goes by.
+    Key,
 }
 
 impl Reason {
     /// Every reason, in the order of [`Reason::position`].
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Model,
         Self::Update,
         Self::UnknownType,
@@ -84,6 +87,7 @@ impl Reason {
         Self::NoKey,
         Self::RingPending,
         Self::Session,
+        Self::Key,
     ];
 
     /// The name in stats.
@@ -98,6 +102,7 @@ impl Reason {
             Self::NoKey => "no_key",
             Self::RingPending => "ring_pending",
             Self::Session => "session",
+            Self::Key => "key",
         }
     }
 
@@ -154,13 +159,17 @@ pub fn answer(
     let holders = holders(pool, request, &plan);
     let view = view(pool, load, residency, request, now, endpoints, &plan, &holders);
     let answered = |endpoints, marks_ignored| Answer::Pick(Pick { endpoints, strategy, reason, weight, marks_ignored });
-    match pool.strategy(strategy).pick(request, &view, rng) {
+    let mut pick = |view: &View<'_>| match (reason, request.session) {
+        // Where the session decides, the key that another strategy goes by does not.
+        (Reason::Session, Some(session)) => KeyHash::place(session.0, view),
+        _ => pool.strategy(strategy).pick(request, view, rng),
+    };
+    match pick(&view) {
         Ok(endpoints) => answered(endpoints, false),
         // Marks alone must not leave a model without anybody: a client's wrong names would be enough to cause them.
         Err(_) if view.unknown.is_some() => {
             let view = View { unknown: None, ..view };
-            let retried = pool.strategy(strategy).pick(request, &view, rng);
-            retried.map_or_else(Answer::Refuse, |endpoints| answered(endpoints, true))
+            pick(&view).map_or_else(Answer::Refuse, |endpoints| answered(endpoints, true))
         }
         Err(refusal) => Answer::Refuse(refusal),
     }
@@ -216,8 +225,8 @@ pub(crate) fn new_session(
     request.session = sessions.first().copied();
     let begins = match route(pool, request) {
         (StrategyName::Homes, _) => strategy::session_at_home,
-        // Its own header rules over the session.
-        (StrategyName::Hash, _) if request.key.is_none() => strategy::session_on_ring,
+        // Another reason is the key of its own header, which rules over the session.
+        (StrategyName::Hash, Reason::Session) => strategy::session_on_ring,
         _ => return None,
     };
     let holders = Holders::Told(&[]);
@@ -279,14 +288,20 @@ fn route(pool: &Pool, request: &Request<'_>) -> (StrategyName, Reason) {
     match (request.request_type, &request.model) {
         (RequestType::Update, _) => (StrategyName::P2c, Reason::Update),
         (RequestType::Unknown, _) => (StrategyName::P2c, Reason::UnknownType),
-        (RequestType::Inference, None) if session => (StrategyName::Hash, Reason::Session),
-        (RequestType::Inference, None) => (StrategyName::P2c, Reason::NoModel),
+        (RequestType::Inference, None) => match pool.settings().strategy {
+            StrategyName::Hash if pool.ring().is_none() => (StrategyName::P2c, Reason::RingPending),
+            StrategyName::Hash if request.key.is_some() => (StrategyName::Hash, Reason::Key),
+            _ if session => (StrategyName::Hash, Reason::Session),
+            StrategyName::Hash => (StrategyName::P2c, Reason::NoKey),
+            _ => (StrategyName::P2c, Reason::NoModel),
+        },
         (RequestType::Inference, Some(model)) => match pool.settings().strategy_of(model.hash) {
             // Homes need no ring, but to fill the list.
             StrategyName::Homes if pool.plan().get(model.hash).is_some() => (StrategyName::Homes, Reason::Model),
             name if name.needs_ring() && pool.ring().is_none() => (StrategyName::P2c, Reason::RingPending),
             StrategyName::Homes => (StrategyName::Ring, Reason::NotPlanned),
-            StrategyName::Hash if KeyHash::key(request).is_none() => (StrategyName::P2c, Reason::NoKey),
+            StrategyName::Hash if request.key.is_some() => (StrategyName::Hash, Reason::Key),
+            StrategyName::Hash if session => (StrategyName::Hash, Reason::Session),
             name if session && !name.needs_ring() => (StrategyName::Hash, Reason::Session),
             name => (name, Reason::Model),
         },
@@ -307,6 +322,7 @@ mod tests {
     use crate::settings::{ModelSettings, PlanSource, PoolSettings};
     use rand::SeedableRng;
     use rand::rngs::Xoshiro256PlusPlus;
+    use std::collections::BTreeSet;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -354,6 +370,64 @@ mod tests {
             let pick = pick_of(&live, &request);
             assert_eq!((pick.strategy, pick.reason, pick.endpoints.len()), (strategy, reason, 3), "{request:?}");
         }
+    }
+
+    #[test]
+    fn a_key_of_its_own_rules_where_the_pool_goes_by_hash() {
+        let live = live(by(StrategyName::Hash), Some(endpoints(16)));
+        let keyed = |key, model: &'static [u8]| Request { key: Some(key), ..Request::for_model(model) };
+        let first = |request: &Request<'_>| pick_of(&live, request).endpoints[0];
+        for key in 0..50_u64 {
+            let key = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let pick = pick_of(&live, &keyed(key, b""));
+            assert_eq!((pick.strategy, pick.reason), (StrategyName::Hash, Reason::Key));
+            assert_eq!(first(&keyed(key, b"llama")), pick.endpoints[0], "whatever the model");
+            let session = Request { session: Some(SessionKey(9)), ..keyed(key, b"") };
+            assert_eq!(first(&session), pick.endpoints[0], "over the session");
+        }
+        let session = Request { session: Some(SessionKey(9)), ..Request::for_model(b"llama") };
+        assert_eq!(pick_of(&live, &session).reason, Reason::Session);
+        let pick = pick_of(&live, &Request::for_model(b""));
+        assert_eq!((pick.strategy, pick.reason), (StrategyName::P2c, Reason::NoKey));
+    }
+
+    #[test]
+    fn a_key_for_other_pools_does_not_rule_over_sessions() {
+        for strategy in [StrategyName::P2c, StrategyName::RoundRobin, StrategyName::LeastRequest] {
+            let live = live(PoolSettings { sessions: true, ..by(strategy) }, Some(endpoints(16)));
+            let keyed = |session: u64, model: &'static [u8]| Request {
+                key: Some(7),
+                session: Some(SessionKey(session.wrapping_mul(0x9e37_79b9_7f4a_7c15))),
+                ..Request::for_model(model)
+            };
+            for model in [b"llama".as_slice(), b""] {
+                let places: BTreeSet<_> =
+                    (0..50).map(|session| pick_of(&live, &keyed(session, model)).endpoints[0]).collect();
+                assert!(places.len() > 8, "{strategy:?} {model:?}: a tenant's sessions all went to {places:?}");
+                let bare = Request { key: None, ..keyed(5, model) };
+                assert_eq!(pick_of(&live, &bare).endpoints, pick_of(&live, &keyed(5, model)).endpoints);
+            }
+        }
+    }
+
+    /// One of many endpoints has the model, the lists of none are known: who says so is not asked again.
+    #[test]
+    fn the_one_endpoint_that_has_a_model_is_found() {
+        let live = live(by(StrategyName::Ring), Some(endpoints(200)));
+        let request = Request::for_model(b"rare");
+        let all = live.pool().endpoints().unwrap();
+        let owner = EndpointIndex(123);
+        let mut tried = 0;
+        loop {
+            let first = pick_of(&live, &request).endpoints[0];
+            if first == owner {
+                break;
+            }
+            tried += 1;
+            assert!(tried < 200, "endpoints are asked again");
+            assert!(live.pool().unknown().mark(all[first.position()].key(), hash(b"rare"), NOW));
+        }
+        assert_eq!(pick_of(&live, &request).endpoints[0], owner);
     }
 
     #[test]

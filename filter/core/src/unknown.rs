@@ -4,21 +4,20 @@
 //! request whose model the server read itself ([`crate::request::Request::not_found_means_model`]) marks the pair
 //! (endpoint, model) for a minute, unless the endpoint has served the model well within the last one: then something
 //! else was not found, whatever the client asked for. Marks are hints: where they leave a model without any endpoint,
-//! they are ignored ([`crate::picker::answer`]). Both tables are small: the oldest mark gives way, and of two pairs that
-//! fall on one place the later one is remembered to have served.
+//! they are ignored ([`crate::picker::answer`]). Both tables are bounded: the mark that ends first gives way, and of two
+//! pairs that fall on one place the later one is remembered to have served.
 
-use arrayvec::ArrayVec;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::time::Duration;
 
 /// How long a mark lasts.
 pub const UNKNOWN_FOR: Duration = Duration::from_secs(60);
 
-/// Marks kept at a time.
-const CAPACITY: usize = 64;
+/// Marks kept at a time: where one of many endpoints has a model, all others are to be marked before it is found.
+const CAPACITY: usize = 4_096;
 
 /// Pairs remembered to have served.
-const SERVED: usize = 256;
+const SERVED: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Served {
@@ -28,15 +27,18 @@ struct Served {
 
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    endpoint: u64,
-    model: u64,
+    /// Endpoint and model.
+    pair: (u64, u64),
     until: Duration,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct UnknownModels {
-    marks: RefCell<ArrayVec<Mark, CAPACITY>>,
+    /// In the order of their pairs.
+    marks: RefCell<Vec<Mark>>,
+    /// When the last mark ends.
+    until: Cell<Duration>,
     served: OnceCell<Box<[Cell<Served>]>>,
 }
 
@@ -65,12 +67,26 @@ impl UnknownModels {
             return false;
         }
         let Ok(mut marks) = self.marks.try_borrow_mut() else { return false };
-        marks.retain(|mark| mark.until > now && (mark.endpoint, mark.model) != (endpoint, model));
-        if marks.is_full() {
-            // The oldest: marks are added at the end and all last equally long.
-            marks.remove(0);
+        let mark = Mark { pair: (endpoint, model), until: now.saturating_add(UNKNOWN_FOR) };
+        self.until.set(mark.until);
+        if let Ok(there) = position(&marks, mark.pair)
+            && let Some(there) = marks.get_mut(there)
+        {
+            *there = mark;
+            return true;
         }
-        marks.push(Mark { endpoint, model, until: now.saturating_add(UNKNOWN_FOR) });
+        if marks.len() >= CAPACITY {
+            marks.retain(|mark| mark.until > now);
+        }
+        if marks.len() >= CAPACITY
+            && let Some(first) = marks.iter().map(|mark| mark.until).min()
+            && let Some(oldest) = marks.iter().position(|mark| mark.until == first)
+        {
+            marks.remove(oldest);
+        }
+        if let Err(place) = position(&marks, mark.pair) {
+            marks.insert(place, mark);
+        }
         true
     }
 
@@ -78,15 +94,21 @@ impl UnknownModels {
     #[must_use]
     pub fn is_marked(&self, endpoint: u64, model: u64, now: Duration) -> bool {
         self.marks.try_borrow().is_ok_and(|marks| {
-            marks.iter().any(|mark| (mark.endpoint, mark.model) == (endpoint, model) && mark.until > now)
+            let there = position(&marks, (endpoint, model)).ok().and_then(|place| marks.get(place));
+            there.is_some_and(|mark| mark.until > now)
         })
     }
 
     /// Whether no mark is in force.
     #[must_use]
     pub fn is_empty(&self, now: Duration) -> bool {
-        self.marks.try_borrow().is_ok_and(|marks| marks.iter().all(|mark| mark.until <= now))
+        self.until.get() <= now
     }
+}
+
+/// Where the pair's mark is, else where it belongs.
+fn position(marks: &[Mark], pair: (u64, u64)) -> Result<usize, usize> {
+    marks.binary_search_by_key(&pair, |mark| mark.pair)
 }
 
 #[cfg(test)]
@@ -140,8 +162,13 @@ mod tests {
     #[test]
     fn the_oldest_gives_way_and_memory_is_bounded() {
         let unknown = UnknownModels::default();
-        (0..1_000).for_each(|model| assert!(unknown.mark(1, model, at(1))));
-        assert!(!unknown.is_marked(1, 1_000 - 65, at(2)));
-        assert!((1_000 - 64..1_000).all(|model| unknown.is_marked(1, model, at(2))));
+        let capacity = CAPACITY as u64;
+        assert!(unknown.mark(9, 9, at(1)));
+        (0..capacity).for_each(|model| assert!(unknown.mark(1, model, at(2))));
+        assert!(!unknown.is_marked(9, 9, at(3)));
+        assert!((0..capacity).all(|model| unknown.is_marked(1, model, at(3))));
+        assert_eq!(unknown.marks.borrow().len(), CAPACITY);
+        // Those that have ended make room at once.
+        assert!(unknown.mark(9, 9, at(62)) && unknown.marks.borrow().len() == 1);
     }
 }

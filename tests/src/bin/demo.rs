@@ -44,7 +44,7 @@ struct Run {
     #[arg(long, default_value_t = 80.0)]
     rate: f64,
     /// Exponent of the model mix: 0 asks for all models alike.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 0.9)]
     zipf: f64,
     /// Seed of the arrivals and of the mix.
     #[arg(long, default_value_t = 1)]

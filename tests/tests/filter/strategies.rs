@@ -71,8 +71,11 @@ async fn a_hash_header_keeps_its_requests_together_whatever_the_model() -> Resul
         .await?;
         let mut used = BTreeSet::new();
         for tenant in ["acme", "globex", "initech", "umbrella", "hooli", "stark", "wayne", "tyrell"] {
-            for model in ["llama", "bert", "qwen"] {
-                let reply = chat_anew(&rig, &[("x-tenant", tenant), ("x-model-id", model)]).await?;
+            for model in ["llama", "bert", "qwen", ""] {
+                let named = [("x-tenant", tenant), ("x-model-id", model)];
+                // A request that names no model has its tenant, too.
+                let headers = if model.is_empty() { named.get(..1) } else { named.get(..) };
+                let reply = chat_anew(&rig, headers.unwrap_or_default()).await?;
                 let expected = ring_order(5, tenant.as_bytes())[0];
                 assert_eq!(rig.served_by(&reply)?, expected, "{tenant} on {workers} workers");
                 used.insert(expected);
@@ -82,7 +85,11 @@ async fn a_hash_header_keeps_its_requests_together_whatever_the_model() -> Resul
         // Without the header the model is the key.
         let reply = chat_anew(&rig, &[("x-model-id", "llama")]).await?;
         assert_eq!(rig.served_by(&reply)?, ring_order(5, b"llama")[0]);
-        rig.await_count("pick.hash", 25).await?;
+        rig.await_count("pick_reason.key", 32).await?;
+        rig.await_count("pick.hash", 33).await?;
+        // Neither a tenant nor a model.
+        assert_eq!(chat_anew(&rig, &[]).await?.status, 200);
+        rig.await_count("pick_reason.no_key", 1).await?;
     }
     Ok(())
 }

@@ -17,6 +17,13 @@ impl KeyHash {
     pub fn key(request: &Request<'_>) -> Option<u64> {
         request.key.or(request.session.map(|session| session.0)).or(request.model.as_ref().map(|model| model.hash))
     }
+
+    /// The eligible endpoints from the place of `key` on the ring.
+    pub(crate) fn place(key: u64, view: &View<'_>) -> Result<PickList, Refusal> {
+        let mut picks = PickList::new();
+        ring::extend(&mut picks, key, view);
+        if picks.is_empty() { Err(Refusal::NoHealthyEndpoint) } else { Ok(picks) }
+    }
 }
 
 /// What the place of a new session on the ring would cost.
@@ -33,9 +40,7 @@ impl Strategy for KeyHash {
 
     /// A request without any key has the key 0; the picker sends such requests to another strategy.
     fn pick(&self, request: &Request<'_>, view: &View<'_>, _rng: &mut dyn Rng) -> Result<PickList, Refusal> {
-        let mut picks = PickList::new();
-        ring::extend(&mut picks, Self::key(request).unwrap_or(0), view);
-        if picks.is_empty() { Err(Refusal::NoHealthyEndpoint) } else { Ok(picks) }
+        Self::place(Self::key(request).unwrap_or(0), view)
     }
 }
 
