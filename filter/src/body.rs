@@ -1,10 +1,14 @@
 //! Requests that wait for the beginning of their body, because only it names the model.
 //!
 //! Envoy must be told to go on with the body while the headers wait (`allow_on_headers_stop_iteration`). Where it is
-//! not, no body ever comes, and the request would wait for ever: so nothing waits longer than a moment. A request whose
-//! body is there at the very moment in which it is sent on shows that Envoy held it back; a client that is slow, or never
-//! sends one, shows nothing. After a few that show it bodies are no longer asked for, but by one request in ten seconds,
-//! to see whether they come now.
+//! not, no body ever comes, and the request would wait for ever: so nothing waits longer than a moment for the beginning.
+//! A request whose body is there at the very moment in which it is sent on shows that Envoy held it back; a client that
+//! is slow, or never sends one, shows nothing. After a few that show it bodies are no longer asked for, but by one request
+//! in ten seconds, to see whether they come now.
+//!
+//! Once the beginning is here, the rest is waited for, however long it takes: a request whose body is buffered in part
+//! may go on from its own callbacks alone. Continued at a tick, Envoy sends that part twice, and the server takes the
+//! surplus for the next request on the connection.
 
 use crate::host;
 use crate::http::Steered;
@@ -77,6 +81,11 @@ impl Waiting {
         self.pending.try_borrow().is_ok_and(|pending| pending.is_none())
     }
 
+    /// Whether some of its body is here.
+    fn has_begun(&self) -> bool {
+        self.scanned.get() > 0
+    }
+
     /// It waits no longer: what it is about, the first time.
     pub fn end(&self) -> Option<Pending> {
         self.pending.try_borrow_mut().ok()?.take()
@@ -97,14 +106,14 @@ impl Waiting {
     }
 }
 
-/// Sends the requests on that have waited long enough, as requests without a model.
+/// Sends the requests on that have waited long enough for a body to begin, as requests without a model.
 pub fn release_overdue(plugin: &Rc<Plugin>) {
     let Ok(mut waiting) = plugin.waiting.try_borrow_mut().map(|mut list| std::mem::take(&mut *list)) else { return };
     waiting.retain(|request| !request.is_done());
     let limit = if plugin.bodies.get() == Delivery::Works { WAIT } else { FIRST_WAIT };
     let now = host::now();
-    let (overdue, rest): (Vec<_>, Vec<_>) =
-        waiting.into_iter().partition(|request| now.saturating_sub(request.since) >= limit);
+    let is_overdue = |request: &Rc<Waiting>| !request.has_begun() && now.saturating_sub(request.since) >= limit;
+    let (overdue, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_overdue);
     if let Ok(mut list) = plugin.waiting.try_borrow_mut() {
         list.extend(rest);
     }
@@ -141,7 +150,7 @@ pub fn is_asked_for(plugin: &Plugin) -> bool {
 pub fn came_late(plugin: &Plugin, request: &Waiting) {
     let now = host::now();
     let Some(released) = request.released.take() else { return };
-    if now.saturating_sub(released) > AT_ONCE || request.scanned.get() > 0 {
+    if now.saturating_sub(released) > AT_ONCE {
         return;
     }
     match plugin.bodies.get() {
