@@ -35,6 +35,9 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 /// How long after giving up one request tries again.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
+/// Bytes of a body that are kept until the request's end: the first turn of most conversations.
+const KEPT: usize = 8_192;
+
 /// Whether Envoy hands bodies over while headers wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
@@ -60,6 +63,14 @@ pub struct Pending {
     /// As Envoy gave them.
     pub headers: Vec<u8>,
     pub scanner: BodyScanner,
+}
+
+/// What a body said.
+#[derive(Debug)]
+pub struct Named {
+    pub model: Vec<u8>,
+    /// Itself, when it is short and came at once; perhaps without its end.
+    pub body: Option<Vec<u8>>,
 }
 
 /// One request that waits, or has waited.
@@ -92,17 +103,18 @@ impl Waiting {
     }
 
     /// Reads what has come since the last call. `None` while more is needed; else the model, if there is one.
-    pub fn read(&self, buffered: usize) -> Option<Option<Vec<u8>>> {
+    pub fn read(&self, buffered: usize) -> Option<Option<Named>> {
         let start = self.scanned.get();
         let Ok(chunk) = host::request_body(start, buffered.saturating_sub(start)) else { return Some(None) };
         self.scanned.set(start.saturating_add(chunk.len()));
         let Ok(mut pending) = self.pending.try_borrow_mut() else { return Some(None) };
         let Some(pending) = pending.as_mut() else { return Some(None) };
-        match pending.scanner.feed(&chunk) {
-            Scan::More => None,
-            Scan::Found(model) => Some(Some(model.to_vec())),
-            Scan::Absent | Scan::Malformed | Scan::OverLimit | Scan::TooLong | Scan::Unreadable => Some(None),
-        }
+        let model = match pending.scanner.feed(&chunk) {
+            Scan::More => return None,
+            Scan::Found(model) => model.to_vec(),
+            Scan::Absent | Scan::Malformed | Scan::OverLimit | Scan::TooLong | Scan::Unreadable => return Some(None),
+        };
+        Some(Some(Named { model, body: (start == 0 && chunk.len() <= KEPT).then_some(chunk) }))
     }
 }
 

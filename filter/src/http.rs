@@ -3,7 +3,7 @@
 //! Bodies are read only for requests whose model nothing else names, and only where the configuration says so; tokens
 //! and response headers cost nothing.
 
-use crate::body::{self, Delivery, Pending, Waiting};
+use crate::body::{self, Delivery, Named, Pending, Waiting};
 use crate::host::{self, HostError, LocalResponse, Map};
 use crate::root::Plugin;
 use crate::vm::{self, Warning};
@@ -21,7 +21,7 @@ use warmroute_core::outcome::{Ending, GrpcEnding, asks_for_retry_after, classify
 use warmroute_core::pairs::{self, Pairs};
 use warmroute_core::picker::{Answer, Pass, Pick, Reason};
 use warmroute_core::refusal::{REFUSAL_HEADER, Refusal};
-use warmroute_core::request::{BodyHint, BodyScanner, DEBUG_HEADER, Request, SessionKey};
+use warmroute_core::request::{BodyHint, BodyScanner, DEBUG_HEADER, Request, SessionKey, names_model_once};
 use warmroute_core::strategy::PickList;
 
 /// Header and stream attribute that carry an explanation.
@@ -48,10 +48,18 @@ pub struct Steered {
     pool: Rc<LivePool>,
     picks: PickList,
     grpc: bool,
-    /// A 404 would say that the server does not know the model.
-    names_model: bool,
+    not_found: NotFound,
     started: Duration,
     sent: Option<Sent>,
+}
+
+/// Whether a 404 would say that the server does not know the model.
+#[derive(Debug)]
+enum NotFound {
+    OfSomething,
+    OfModel,
+    /// If this body names no second one.
+    OfModelIn(Vec<u8>),
 }
 
 /// What became of a request's headers.
@@ -117,15 +125,15 @@ impl Http {
     fn body(&mut self, plugin: &Rc<Plugin>, waiting: &Waiting, buffered: usize, end_of_stream: bool) -> Action {
         plugin.bodies.set(Delivery::Works);
         match waiting.read(buffered).or(end_of_stream.then_some(None)) {
-            Some(model) => self.decide(plugin, waiting, model),
+            Some(named) => self.decide(plugin, waiting, named),
             None => Action::Pause,
         }
     }
 
     /// The model is known, or that there is none to be known.
-    fn decide(&mut self, plugin: &Rc<Plugin>, waiting: &Waiting, model: Option<Vec<u8>>) -> Action {
-        plugin.stats.body_read(model.is_some());
-        let routed = route_waiting(plugin, waiting, model).unwrap_or_else(|error| {
+    fn decide(&mut self, plugin: &Rc<Plugin>, waiting: &Waiting, named: Option<Named>) -> Action {
+        plugin.stats.body_read(named.is_some());
+        let routed = route_waiting(plugin, waiting, named).unwrap_or_else(|error| {
             host_failed(plugin, error);
             Routed::Passed
         });
@@ -153,15 +161,20 @@ fn remove_forged(plugin: &Plugin) -> Result<(), HostError> {
     headers.into_iter().flatten().try_for_each(|name| host::remove_request_header(name))
 }
 
-fn route_waiting(plugin: &Rc<Plugin>, waiting: &Waiting, model: Option<Vec<u8>>) -> Result<Routed, HostError> {
+fn route_waiting(plugin: &Rc<Plugin>, waiting: &Waiting, named: Option<Named>) -> Result<Routed, HostError> {
     let Pending { cluster, pool, headers, .. } = waiting.end().ok_or(HostError::BUSY)?;
     let pairs = Pairs::parse(&headers).map_err(|_| HostError::MALFORMED)?;
     let client = client_address(plugin)?;
     let mut request = Request::from_headers(&plugin.request, pairs, client.as_deref());
+    let (model, body) = named.map_or((None, None), |named| (Some(named.model), named.body));
     if let Some(model) = &model {
         request.name_by_body(&plugin.request, model);
     }
-    route(plugin, &pool, &cluster, request)
+    let mut routed = route(plugin, &pool, &cluster, request)?;
+    if let (Routed::Steered(steered), true) = (&mut routed, model.is_some()) {
+        steered.not_found.depends_on(body);
+    }
+    Ok(routed)
 }
 
 /// Routes a request that waited in vain, from outside of its callbacks. Whether it may go on.
@@ -265,7 +278,7 @@ fn send(
         pool: Rc::clone(pool),
         picks: pick.endpoints.clone(),
         grpc: request.grpc,
-        names_model: request.not_found_means_model(),
+        not_found: if request.not_found_means_model() { NotFound::OfModel } else { NotFound::OfSomething },
         started: now,
     })
 }
@@ -340,6 +353,23 @@ fn host_failed(plugin: &Plugin, error: HostError) {
     let _removed = host::remove_request_header(&plugin.destination_header).is_ok();
 }
 
+impl NotFound {
+    /// A body named the model: this one, as far as it was kept.
+    fn depends_on(&mut self, body: Option<Vec<u8>>) {
+        if matches!(self, Self::OfModel) {
+            *self = body.map_or(Self::OfSomething, Self::OfModelIn);
+        }
+    }
+
+    fn is_of_model(&self) -> bool {
+        match self {
+            Self::OfSomething => false,
+            Self::OfModel => true,
+            Self::OfModelIn(body) => names_model_once(body),
+        }
+    }
+}
+
 impl Steered {
     /// Tells everyone how the request ended.
     fn end(&self) -> Result<(), HostError> {
@@ -359,7 +389,7 @@ impl Steered {
             self.pool.attempt_failed(self.sent.as_ref(), *endpoint);
         });
         if let (Some(endpoint), Some(sent)) = (account.served.endpoint(), &self.sent) {
-            let model_unknown = self.names_model && ending.says_not_found();
+            let model_unknown = ending.says_not_found() && self.not_found.is_of_model();
             self.pool.ended(sent, &End { endpoint, outcome, service_time, model_unknown }, now);
         }
         Ok(())

@@ -63,12 +63,11 @@ impl Shape {
     }
 }
 
-/// Reads JSON and nothing after it; the error names the field.
+/// Reads JSON and nothing after it; the error names the field. Of a key that is there twice the last one counts, as in
+/// Python's parser.
 pub(super) fn parse_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
-    let mut json = serde_json::Deserializer::from_slice(text);
-    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())?;
-    json.end().map_err(|error| error.to_string())?;
-    Ok(value)
+    let value: Value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    serde_path_to_error::deserialize(value).map_err(|error| error.to_string())
 }
 
 pub(super) fn cold(cold: bool) -> [(&'static str, &'static str); 1] {

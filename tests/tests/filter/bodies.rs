@@ -7,6 +7,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tonic::transport::Channel;
 use warmroute_tests::harness::{EnvoyBuilder, eventually};
+use warmroute_tests::mock::MockServer;
 use warmroute_tests::mock::proto::ModelInferRequest;
 use warmroute_tests::mock::proto::grpc_inference_service_client::GrpcInferenceServiceClient;
 
@@ -98,6 +99,67 @@ async fn a_grpc_call_is_routed_by_the_model_name_of_its_message() -> Result<()> 
         rig.await_count("body_model", 12).await?;
         rig.await_count("outcome.success", 12).await?;
     }
+    Ok(())
+}
+
+/// A body that names two models is read by the filter as the first and by servers as the last: its 404 says nothing of
+/// the first, and moves nobody else's requests.
+#[tokio::test]
+async fn a_body_that_names_two_models_marks_neither() -> Result<()> {
+    for workers in [1, 4] {
+        let order = ring_order(3, b"llama");
+        let mut servers = Vec::new();
+        for _ in 0..3 {
+            let server = MockServer::builder().capacity(100).models(["llama"]).start().await?;
+            servers.push(server);
+        }
+        let rig = Rig::with(servers, |envoy, addresses| {
+            let mut plugin = pool(addresses, json!({}));
+            plugin["request"] = json!({"body": {}});
+            envoy.plugin_config(plugin).allow_bodies().concurrency(workers)
+        })
+        .await?;
+        let send = async |body: &'static str| {
+            let request = Request::post(rig.url("/v1/chat/completions"))
+                .header("content-type", "application/json")
+                .body(Full::new(Bytes::from_static(body.as_bytes())))?;
+            rig.client.send(request).await
+        };
+        for body in [
+            r#"{"model":"llama","messages":[{"role":"user","content":"x"}],"max_tokens":1,"model":"none"}"#,
+            r#"{"model":"llama","model":"none","messages":[{"role":"user","content":"x"}],"max_tokens":1}"#,
+        ] {
+            let reply = send(body).await?;
+            assert_eq!((reply.status.as_u16(), rig.served_by(&reply)?), (404, order[0]), "{}", reply.text());
+        }
+        rig.await_count("outcome.neutral", 2).await?;
+        // The same client, so the same worker, which would have the mark.
+        let reply = send(r#"{"model":"llama","messages":[{"role":"user","content":"x"}],"max_tokens":1}"#).await?;
+        assert_eq!((reply.status.as_u16(), rig.served_by(&reply)?), (200, order[0]), "{}", reply.text());
+    }
+    Ok(())
+}
+
+/// … and one that names one that the server does not know marks it.
+#[tokio::test]
+async fn a_body_with_one_model_that_is_unknown_marks_the_endpoint() -> Result<()> {
+    let order = ring_order(3, b"llama");
+    let mut servers = Vec::new();
+    for n in 0..3 {
+        let models = if n == order[0] { ["bert"] } else { ["llama"] };
+        servers.push(MockServer::builder().capacity(100).models(models).start().await?);
+    }
+    let rig = Rig::with(servers, |envoy, addresses| {
+        let mut plugin = pool(addresses, json!({}));
+        plugin["request"] = json!({"body": {}});
+        envoy.plugin_config(plugin).allow_bodies().concurrency(1)
+    })
+    .await?;
+    let reply = rig.chat_with(&[], "llama").await?;
+    assert_eq!((reply.status.as_u16(), rig.served_by(&reply)?), (404, order[0]));
+    rig.await_count("outcome.neutral", 1).await?;
+    let reply = rig.chat_with(&[], "llama").await?;
+    assert_eq!((reply.status.as_u16(), rig.served_by(&reply)?), (200, order[1]));
     Ok(())
 }
 

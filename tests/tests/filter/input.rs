@@ -47,6 +47,53 @@ async fn a_forged_destination_is_never_obeyed_and_never_reaches_a_server() -> Re
 }
 
 /// Before the endpoints are known Envoy chooses; a client must not, also where the early removal is missing.
+/// Envoy routes by a header that only trusted callers may set: once the filter has taken it away, Envoy routes anew, and
+/// a stranger does not reach the cluster that it stands for. Where the header goes before Envoy routes at all, as the
+/// documentation says, the pick is that of the other cluster, too.
+#[tokio::test]
+async fn a_header_that_is_removed_takes_its_route_with_it() -> Result<()> {
+    for (workers, body, early) in [(1, false, false), (4, false, false), (1, true, false), (1, true, true)] {
+        let rig = Rig::with(servers(6, "127.0.0.1:0").await?, |envoy, addresses| {
+            let (slow, fast) = (addresses[..3].to_vec(), addresses[3..].to_vec());
+            let mut plugin = pool(&slow, json!({}));
+            if body {
+                plugin["request"] = json!({"body": {}});
+            }
+            let other = config::one_pool("fast", &fast)["pools"][0].take();
+            plugin["pools"].as_array_mut().into_iter().for_each(|pools| pools.push(other.clone()));
+            let envoy = envoy.endpoints(&slow).cluster("fast", &fast).plugin_config(plugin).concurrency(workers);
+            envoy.allow_bodies().edit(move |bootstrap| {
+                let manager = config::http_manager(bootstrap, config::LISTENER)?;
+                if early {
+                    let removal = &mut manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"];
+                    let removal = removal.as_array_mut().context("no early removal")?;
+                    removal.push(json!({"remove": "x-warmroute-urgency"}));
+                }
+                let routes = manager["route_config"]["virtual_hosts"][0]["routes"].as_array_mut();
+                let routes = routes.context("no routes")?;
+                let mut urgent = routes[0].clone();
+                let exact = json!({"name": "x-warmroute-urgency", "string_match": {"exact": "critical"}});
+                urgent["match"]["headers"] = json!([exact]);
+                urgent["route"]["cluster"] = json!("fast");
+                routes.insert(0, urgent);
+                Ok(())
+            })
+        })
+        .await?;
+        let first = ring_order(3, b"llama")[0];
+        for _ in 0..8 {
+            let named = if body { &[][..] } else { &[("x-model-id", "llama")] };
+            let headers = [named, &[("x-warmroute-urgency", "critical")]].concat();
+            let served = rig.served_by(&rig.chat_with(&headers, "llama").await?)?;
+            assert!(served < 3, "{served} is of the other cluster");
+            assert!(!early || served == first, "{served} is not the model's endpoint");
+        }
+        rig.await_count("outcome.success", 8).await?;
+        rig.await_in_flight(0).await?;
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_pool_nobody_has_told_of_yet_is_balanced_by_envoy() -> Result<()> {
     let rig = Rig::with(servers(3, "127.0.0.1:0").await?, |envoy, _| {

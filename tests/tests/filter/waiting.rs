@@ -8,14 +8,14 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body::Frame;
-use http_body_util::StreamBody;
+use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use warmroute_tests::harness::{ConfigUpdate, EnvoyBuilder, config, eventually};
+use warmroute_tests::harness::{ConfigUpdate, Envoy, EnvoyBuilder, config, eventually};
 
 use crate::rig::{Rig, SOON, pool, ring_order, servers};
 
@@ -185,6 +185,55 @@ async fn a_request_that_waited_in_vain_can_be_refused() -> Result<()> {
     Ok(())
 }
 
+/// A server that answers with what it got.
+async fn echo() -> Result<SocketAddr> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let app = axum::Router::new().fallback(async |body: Bytes| body);
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    Ok(address)
+}
+
+/// A client that is silent in the middle of its body is waited for: sent on at a tick, what had come of the body would
+/// reach the server twice, and what it takes for surplus would be the next request on that connection.
+#[tokio::test]
+async fn a_body_that_pauses_arrives_whole_and_once() -> Result<()> {
+    let rest: &[u8] = br#""content": "x"}], "model": "llama"}"#;
+    let whole = [BEGUN, rest].concat();
+    let servers = [echo().await?];
+    let mut plugin = pool(&servers, json!({}));
+    plugin["request"] = json!({"body": {}});
+    let envoy = Envoy::builder().endpoints(&servers).plugin_config(plugin).allow_bodies().start().await?;
+    let length = whole.len().to_string();
+    for (n, headers) in [&[("content-length", &*length)][..], &[]].into_iter().enumerate() {
+        let paused = Slow::begin(envoy.address(), headers).await?;
+        paused.data(BEGUN).await?;
+        // Came later and sends nothing: when it is sent on, the first one has waited longer than that.
+        let silent = Slow::begin(envoy.address(), &[]).await?;
+        let overdue = envoy.admin().counter("wasmcustom.warmroute.body_overdue");
+        assert_eq!(overdue.await?, n as u64, "nobody has waited long enough yet");
+        eventually(SOON, "the silent one is sent on", || async {
+            let overdue = envoy.admin().counter("wasmcustom.warmroute.body_overdue").await?;
+            Ok((overdue > n as u64).then_some(()))
+        })
+        .await?;
+        assert_eq!(silent.answer().await?.status(), 200);
+        paused.data(rest).await?;
+        let answer = paused.answer().await?;
+        assert_eq!(answer.status(), 200);
+        let got = answer.into_body().collect().await?.to_bytes();
+        assert_eq!(got.escape_ascii().to_string(), whole.escape_ascii().to_string(), "{headers:?}");
+    }
+    let admin = envoy.admin();
+    eventually(SOON, "both models are counted", || async {
+        Ok((admin.counter("wasmcustom.warmroute.body_model").await? == 2).then_some(()))
+    })
+    .await?;
+    assert_eq!(admin.counter("wasmcustom.warmroute.body_overdue").await?, 2, "the silent ones alone");
+    assert_eq!(admin.counter("cluster.model-servers.upstream_rq_total").await?, 4);
+    Ok(())
+}
+
 /// The request goes its way by the configuration that it came under, and the next one by the new.
 #[tokio::test]
 async fn a_configuration_may_be_replaced_while_a_request_waits() -> Result<()> {
@@ -206,12 +255,21 @@ async fn a_configuration_may_be_replaced_while_a_request_waits() -> Result<()> {
     rig.await_in_flight(0).await
 }
 
-/// A form is not read, and neither is what a method says that has no body for us.
+/// A form is not read, and neither is what a method says that has no body for us, or a client that waits for the server's
+/// word.
 #[tokio::test]
 async fn requests_without_a_body_to_read_do_not_wait() -> Result<()> {
-    let rig = rig(1, |envoy, _| envoy.allow_bodies()).await?;
+    let rig = rig(1, |envoy, _| {
+        envoy.allow_bodies().edit(|bootstrap| {
+            config::http_manager(bootstrap, config::LISTENER)?["proxy_100_continue"] = json!(true);
+            Ok(())
+        })
+    })
+    .await?;
     let form = ("content-type", "multipart/form-data; boundary=x");
-    for (n, (method, headers)) in [("POST", &[form][..]), ("DELETE", &[])].into_iter().enumerate() {
+    let expects = ("expect", "100-continue");
+    let cases = [("POST", &[form][..]), ("DELETE", &[]), ("POST", &[expects])];
+    for (n, (method, headers)) in cases.into_iter().enumerate() {
         let slow = Slow::begin_as(method, rig.envoy.address(), headers).await?;
         // Routed before any of the body is there.
         rig.await_count("pick_reason.no_model", n as u64 + 1).await?;

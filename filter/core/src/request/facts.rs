@@ -12,6 +12,7 @@ pub(super) struct Facts<'a> {
     method: Option<&'a [u8]>,
     scheme: Option<&'a [u8]>,
     upgrade: bool,
+    expect: bool,
     model: FirstOf<'a>,
     request_type: FirstOf<'a>,
     path: Option<&'a [u8]>,
@@ -30,6 +31,7 @@ impl<'a> Facts<'a> {
             b":method" => self.method = self.method.or(Some(value)),
             b":scheme" => self.scheme = self.scheme.or(Some(value)),
             b"upgrade" => self.upgrade = true,
+            b"expect" => self.expect = true,
             b":path" => self.path = self.path.or(Some(value)),
             b"content-type" => self.content_type = self.content_type.or(Some(value)),
             b"content-length" => self.content_length = self.content_length.or(Some(value)),
@@ -93,10 +95,12 @@ impl<'a> Facts<'a> {
         matches!(self.method, None | Some(b"POST" | b"PUT" | b"PATCH"))
     }
 
-    /// A form's parts are not read, and an upgraded connection may stay silent for as long as it likes.
+    /// A form's parts are not read, an upgraded connection may stay silent for as long as it likes, and a client that
+    /// expects `100-continue` sends no body before the server has said so (RFC 9110 §10.1.1).
     fn body_hint(&self, path: &PathFacts<'_>) -> BodyHint {
         let form = self.content_type.is_some_and(|value| starts_with(value, b"multipart/"));
-        if form || self.upgrade || !self.sends_work() { BodyHint::None } else { path.body_hint }
+        let silent = self.upgrade || self.expect;
+        if form || silent || !self.sends_work() { BodyHint::None } else { path.body_hint }
     }
 }
 

@@ -18,7 +18,7 @@ mod path;
 mod session;
 mod settings;
 
-pub use body::{BodyHint, BodyScanner, BodySettings, Scan};
+pub use body::{BodyHint, BodyScanner, BodySettings, Scan, names_model_once};
 pub use path::Change;
 pub use session::{SessionKey, SessionSettings};
 pub use settings::RequestSettings;
@@ -160,7 +160,8 @@ impl<'a> Request<'a> {
     }
 
     /// Whether "not found" would mean that the endpoint does not know the model: only where the server reads the same
-    /// name. A header is ours alone, and would let any client move any model by asking for another one.
+    /// name. A header is ours alone, and would let any client move any model by asking for another one; so would a body
+    /// that names two, for which the caller asks [`names_model_once`].
     #[must_use]
     pub fn not_found_means_model(&self) -> bool {
         let read_by_server = matches!(self.model_source, ModelSource::Path | ModelSource::Body);
@@ -431,6 +432,7 @@ mod tests {
             (&[chat, (":method", "GET")], BodyHint::None),
             (&[chat, (":method", "CONNECT")], BodyHint::None),
             (&[chat, (":method", "POST"), ("upgrade", "websocket")], BodyHint::None),
+            (&[chat, (":method", "POST"), ("expect", "100-continue")], BodyHint::None),
             (
                 &[(":path", "/v1/audio/transcriptions"), ("content-type", "Multipart/form-data; boundary=x")],
                 BodyHint::None,

@@ -188,7 +188,10 @@ impl JsonScanner {
         self.lone_surrogate(place, name);
         match place {
             Place::Key => self.go(At::Colon),
-            Place::Model => State::Found,
+            Place::Model => {
+                self.at = At::Next;
+                State::Found
+            }
             Place::Value => self.go(At::Next),
             Place::Nested(depth) => self.go(At::Nested(depth)),
         }
@@ -263,6 +266,28 @@ impl JsonScanner {
     }
 }
 
+/// Whether `body` is one whole JSON object that names its model once, so that every parser reads the same name: where a
+/// key stands twice, most parsers take the last one, and some do not tell `Model` from `model`.
+#[must_use]
+pub fn names_model_once(body: &[u8]) -> bool {
+    let (mut scanner, mut name) = (JsonScanner::default(), Vec::new());
+    let (mut keys, mut found) = (0_u32, false);
+    let mut bytes = body.iter();
+    while let Some(byte) = bytes.next() {
+        let in_key = matches!(scanner.at, At::String(Place::Key, _));
+        match scanner.read(*byte, &mut name) {
+            State::More => {}
+            State::Found => found = true,
+            State::Absent => return found && keys == 1 && bytes.all(|byte| is_space(*byte)),
+            _ => return false,
+        }
+        if in_key && scanner.at == At::Colon && scanner.key.eq_ignore_ascii_case(b"model") {
+            keys = keys.saturating_add(1);
+        }
+    }
+    false
+}
+
 /// What stands for half a character.
 const REPLACEMENT: u32 = char::REPLACEMENT_CHARACTER as u32;
 
@@ -273,6 +298,7 @@ fn is_space(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::{BodyHint, BodyScanner, BodySettings, Scan};
+    use super::names_model_once;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -372,6 +398,43 @@ mod tests {
         let body = br#"{"messages":[{"role":"user"}],"model":"llama""#;
         for end in 0..body.len() {
             assert_eq!(verdict(&[&body[..end]]).0, "More", "{}", body[..end].escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_model_that_is_named_once_is_the_same_for_every_parser() {
+        for body in [
+            r#"{"model":"llama"}"#,
+            " { \"model\" : \"llama\" } \r\n",
+            r#"{"stream":true,"model":"llama","messages":[{"model":"other"}],"n":1}"#,
+            r#"{"models":"x","mode":"y","modelx":"z","mod\u0065l":"llama"}"#,
+        ] {
+            assert!(names_model_once(body.as_bytes()), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_model_that_stands_twice_or_may_come_again_is_not_named_once() {
+        for body in [
+            r#"{"model":"llama","model":"none"}"#,
+            r#"{"model":"llama","model":7}"#,
+            r#"{"model":"llama","messages":[],"mod\u0065l":"none"}"#,
+            r#"{"model":"llama","Model":"none"}"#,
+            r#"{"MODEL":"none","model":"llama"}"#,
+            // The rest has not come.
+            r#"{"model":"llama","#,
+            r#"{"model":"llama""#,
+            // No name, or no object.
+            r#"{"model":7}"#,
+            r#"{"model":""#,
+            r#"{"Model":"llama"}"#,
+            "{}",
+            "[]",
+            "",
+            r#"{"model":"llama",}"#,
+            r#"{"model":"llama"}{"model":"none"}"#,
+        ] {
+            assert!(!names_model_once(body.as_bytes()), "{body}");
         }
     }
 

@@ -9,6 +9,7 @@ mod json;
 
 use grpc::GrpcScanner;
 use json::JsonScanner;
+pub use json::names_model_once;
 
 /// A model's name in a body is no longer than this.
 const MAX_NAME: usize = 1_024;
