@@ -56,10 +56,10 @@ pub struct Steered {
 /// Whether a 404 would say that the server does not know the model.
 #[derive(Debug)]
 enum NotFound {
-    OfSomething,
-    OfModel,
+    Anything,
+    Model,
     /// If this body names no second one.
-    OfModelIn(Vec<u8>),
+    ModelIn(Vec<u8>),
 }
 
 /// What became of a request's headers.
@@ -278,7 +278,7 @@ fn send(
         pool: Rc::clone(pool),
         picks: pick.endpoints.clone(),
         grpc: request.grpc,
-        not_found: if request.not_found_means_model() { NotFound::OfModel } else { NotFound::OfSomething },
+        not_found: if request.not_found_means_model() { NotFound::Model } else { NotFound::Anything },
         started: now,
     })
 }
@@ -356,16 +356,16 @@ fn host_failed(plugin: &Plugin, error: HostError) {
 impl NotFound {
     /// A body named the model: this one, as far as it was kept.
     fn depends_on(&mut self, body: Option<Vec<u8>>) {
-        if matches!(self, Self::OfModel) {
-            *self = body.map_or(Self::OfSomething, Self::OfModelIn);
+        if matches!(self, Self::Model) {
+            *self = body.map_or(Self::Anything, Self::ModelIn);
         }
     }
 
     fn is_of_model(&self) -> bool {
         match self {
-            Self::OfSomething => false,
-            Self::OfModel => true,
-            Self::OfModelIn(body) => names_model_once(body),
+            Self::Anything => false,
+            Self::Model => true,
+            Self::ModelIn(body) => names_model_once(body),
         }
     }
 }
