@@ -89,7 +89,10 @@ impl Check {
     fn aliases(&mut self, aliases: BTreeMap<String, String>) -> BTreeMap<Box<[u8]>, Box<[u8]>> {
         self.count("request.aliases", aliases.len(), limits::MAX_ALIASES);
         for (alias, model) in &aliases {
-            let path = format!("request.aliases.{}", shortened(alias));
+            let path = match alias.as_str() {
+                "" => "request.aliases[\"\"]".to_owned(),
+                alias => format!("request.aliases.{}", shortened(alias)),
+            };
             self.model_name(&path, alias);
             self.model_name(&path, model);
             if alias == model {

@@ -10,6 +10,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 mod aliases;
 mod fit;
 mod requests;
+mod shape;
 
 fn problems(json: &str) -> Vec<String> {
     parse(json.as_bytes()).unwrap_err().problems.iter().map(ToString::to_string).collect()
@@ -288,7 +289,7 @@ fn each_mistake_is_named_by_its_path() {
             "white space",
         ),
         (r#"{"request":{"aliases":{"a":"a"}}}"#, "request.aliases.a", "alias of itself"),
-        (r#"{"request":{"aliases":{"":"a"}}}"#, "request.aliases.", "1 to 256"),
+        (r#"{"request":{"aliases":{"":"a"}}}"#, "request.aliases[\"\"]", "1 to 256"),
         (r#"{"request":{"default_model":""}}"#, "request.default_model", "1 to 256"),
         (r#"{"request":{"hash_header":"x-model-id"}}"#, "request.hash_header", "named twice"),
         (r#"{"request":{"hash_header":"cookie"}}"#, "request.hash_header", "meaning of its own"),
@@ -393,7 +394,7 @@ fn garbage_is_refused() {
 #[test]
 fn a_problem_is_one_line_and_names_its_field() {
     for (json, path) in [
-        (r#"{"": 1}"#, "\"\""),
+        (r#"{"": 1}"#, r#"[""]"#),
         (r#"{"a\nb": 1}"#, r"a\nb"),
         (r#"{"request": {"aliases": {"x\u0007\n": ""}}}"#, r"request.aliases.x\u{7}\n"),
     ] {

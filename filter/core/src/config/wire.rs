@@ -121,7 +121,7 @@ pub struct Endpoint {
 /// How requests are routed.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema, serde::Serialize))]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", expecting = "one of `homes`, `ring`, `p2c`, `round_robin`, `least_request`, `hash`")]
 pub enum Strategy {
     /// The less loaded of two random homes that the plan gave the model; without a home, the ring.
     Homes,
@@ -140,7 +140,7 @@ pub enum Strategy {
 /// Where update requests go.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema, serde::Serialize))]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", expecting = "`holders` or `pool`")]
 pub enum Updates {
     /// To the endpoints that are known to hold the model, else over the pool.
     Holders,
@@ -151,6 +151,7 @@ pub enum Updates {
 /// Who decides which endpoints are the homes of each model.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(expecting = "\"self\" or {\"fixed\": {…}}")]
 pub enum PlanSource {
     /// This proxy, by what it sees itself.
     #[serde(rename = "self")]
