@@ -5,6 +5,7 @@
 mod aliases;
 mod compile;
 mod fit;
+mod headers;
 pub mod limits;
 mod pools;
 mod requests;

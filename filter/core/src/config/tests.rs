@@ -9,6 +9,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 
 mod aliases;
 mod fit;
+mod headers;
 mod requests;
 mod shape;
 

@@ -237,7 +237,8 @@ pub struct Request {
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_HEADER_NAMES), extend("default" = limits::TYPE_HEADERS)))]
     pub type_headers: Option<Vec<String>>,
     /// Header that carries the list of endpoints to `header_to_metadata`. Lower case. Envoy's configuration must name the
-    /// same one where it removes a client's own (early header mutation) and where it moves ours into metadata.
+    /// same one where it removes a client's own (early header mutation) and where it moves ours into metadata. None that
+    /// anybody else needs, such as `authorization`.
     #[cfg_attr(feature = "schema", schemars(extend("default" = limits::DESTINATION_HEADER)))]
     pub destination_header: Option<String>,
     /// Other names of models: `{"chat": "llama-3-70b"}` routes requests for `chat` as requests for `llama-3-70b`. The
@@ -254,6 +255,7 @@ pub struct Request {
     #[cfg_attr(feature = "schema", schemars(extend("default" = limits::TRUSTED)))]
     pub trusted: Option<bool>,
     /// Header that tells a request's urgency, `normal`, `high` or `critical`; only a trusted caller's counts. Lower case.
+    /// None that anybody else needs, such as `priority`: it is removed from strangers' requests.
     #[cfg_attr(feature = "schema", schemars(extend("default" = limits::URGENCY_HEADER)))]
     pub urgency_header: Option<String>,
     /// Header whose value the strategy `hash` places on the ring. Lower case.
@@ -309,7 +311,8 @@ pub struct Body {
 #[serde(deny_unknown_fields)]
 pub struct Explain {
     /// Request header that asks for an explanation, by `1` or `true`; only a trusted caller's counts. Lower case.
-    /// Left out: nobody can ask.
+    /// None that anybody else needs, such as `authorization`: it is removed from strangers' requests. Left out: nobody
+    /// can ask.
     pub header: Option<String>,
     /// Share of the requests that are explained without being asked, for the access log.
     #[cfg_attr(feature = "schema", schemars(range(min = *limits::EXPLAIN_RATIO_RANGE.start(), max = *limits::EXPLAIN_RATIO_RANGE.end()), extend("default" = limits::EXPLAIN_RATIO)))]
