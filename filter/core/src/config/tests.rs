@@ -82,7 +82,7 @@ const EVERYTHING: &str = r#"{
             "labels": ["tier=batch", "zone="], "memory_units": 6}]
     }],
     "request": {
-        "aliases": {"chat": "llama"}, "default_model": "llama", "trusted": true, "urgency_header": "x-u",
+        "aliases": {"chat": "llama"}, "default_model": "bert", "trusted": true, "urgency_header": "x-u",
         "hash_header": "x-tenant", "session": {"header": "x-s", "cookie": {"name": "wr", "ttl_seconds": 60}, "address": true},
         "body": {"max_bytes": 4096}
     },
@@ -110,7 +110,7 @@ fn every_field_reaches_its_place() {
 
     let request = &config.request;
     assert_eq!(request.aliases.get(&b"chat"[..]).map(|model| &**model), Some(&b"llama"[..]));
-    assert_eq!(request.default_model.as_deref(), Some(&b"llama"[..]));
+    assert_eq!(request.default_model.as_deref(), Some(&b"bert"[..]));
     assert!(request.trusted && request.needs_client_address());
     let session = request.session.as_ref().unwrap();
     assert_eq!((session.header.as_deref(), session.cookie.as_deref()), (Some("x-s"), Some("wr")));

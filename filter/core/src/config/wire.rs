@@ -197,7 +197,7 @@ pub struct Model {
     pub id: String,
     /// How its requests are routed; default: the pool's strategy.
     pub strategy: Option<Strategy>,
-    /// Units of memory that it takes.
+    /// Units of memory that it takes. With the plan `"self"`, as many as some endpoint of the pool has.
     #[cfg_attr(feature = "schema", schemars(range(min = *limits::SIZE_UNITS_RANGE.start(), max = *limits::SIZE_UNITS_RANGE.end()), extend("default" = limits::SIZE_UNITS)))]
     pub size_units: Option<u32>,
     /// Milliseconds that loading it takes. Default: measured; until three loads were seen, ten service times.
@@ -247,7 +247,7 @@ pub struct Request {
     #[cfg_attr(feature = "schema", schemars(extend("maxProperties" = limits::MAX_ALIASES)))]
     #[serde(default)]
     pub aliases: BTreeMap<String, String>,
-    /// Model of inference requests that name none; may be an alias.
+    /// Model of inference requests that name none; may be an alias. Where all endpoints have a `serves`, one of those.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_BYTES)))]
     pub default_model: Option<String>,
     /// Whether the callers of this listener may set the urgency of requests and ask for explanations: true for a
