@@ -55,6 +55,7 @@ pub(super) fn compile(plugin: wire::Plugin) -> Result<Config, ConfigError> {
         ),
     };
     let (request, destination_header, session_cookie) = check.request(plugin.request, plugin.explain.header);
+    check.default_fits(request.default_model.as_deref(), &pools);
     check.finish()?;
     Ok(Config { pools, request, explain, destination_header, session_cookie })
 }
@@ -142,10 +143,11 @@ impl Check {
 
     /// Whether `value` is new in `seen`; else that is a problem.
     pub(super) fn seen_once<T: Ord + std::fmt::Debug>(&mut self, path: &str, seen: &mut BTreeSet<T>, value: T) -> bool {
-        let text = format!("{value:?}");
-        let new = seen.insert(value);
-        if !new {
-            self.problem(path, format!("{} is there twice", shortened(&text)));
+        let new = !seen.contains(&value);
+        if new {
+            seen.insert(value);
+        } else {
+            self.problem(path, format!("{} is there twice", shortened(&format!("{value:?}"))));
         }
         new
     }

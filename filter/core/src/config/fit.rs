@@ -1,10 +1,12 @@
-//! What has to fit a pool's endpoints: classes of requests and homes of models that nobody there could take.
+//! What has to fit a pool's endpoints: classes of requests, homes and sizes of models, and a default model that nobody
+//! there could take.
 //!
 //! Decided only where the endpoints are told, are not none (a pool scaled to zero), and passed their own checks: what
 //! is not known is not held against anybody. Endpoints that drain or are marked count, since they may come back.
 
 use super::compile::Check;
-use super::{limits, shortened};
+use super::pools::PoolConfig;
+use super::{limits, shortened, wire};
 use crate::eligibility::{self, Need};
 use crate::endpoint::Endpoint;
 use crate::hash::hash;
@@ -15,6 +17,14 @@ use std::collections::BTreeMap;
 /// The endpoints that a pool can be judged by; `told` is how many were written down.
 pub(super) fn known(endpoints: Option<&[Endpoint]>, told: usize) -> Option<&[Endpoint]> {
     endpoints.filter(|endpoints| !endpoints.is_empty() && endpoints.len() == told)
+}
+
+/// The largest memory that a plan made here can place a model in; `None`: not known, or no such plan.
+pub(super) fn most_memory(plan: Option<&wire::PlanSource>, endpoints: Option<&[Endpoint]>) -> Option<u32> {
+    match plan {
+        Some(wire::PlanSource::SelfMade) => endpoints?.iter().map(|endpoint| endpoint.memory_units).max(),
+        Some(wire::PlanSource::Fixed(_)) | None => None,
+    }
 }
 
 /// What the homes of a fixed plan have to fit.
@@ -103,6 +113,37 @@ impl Check {
                      write an endpoint that has as many"
                 ),
             );
+        }
+    }
+
+    /// A model that no memory holds would never be placed. One that is out of range is told so already.
+    pub(super) fn size_fits(&mut self, path: &str, model: &wire::Model, most: Option<u32>) {
+        let (Some(size), Some(most)) = (model.size_units, most) else { return };
+        if size > most && limits::SIZE_UNITS_RANGE.contains(&size) {
+            let text = format!(
+                "`{}` takes {size}, and no endpoint of this pool has more than {most} memory_units; write a size that \
+                 one has, or give an endpoint as many",
+                shortened(&model.id)
+            );
+            self.problem(path, text);
+        }
+    }
+
+    /// Somebody must serve the model of requests that name none, where all pools tell what they serve.
+    pub(super) fn default_fits(&mut self, model: Option<&[u8]>, pools: &[PoolConfig]) {
+        let Some(model) = model.filter(|_| self.found() == 0 && !pools.is_empty()) else { return };
+        let model_hash = hash(model);
+        let may_serve = |pool: &PoolConfig| {
+            let endpoints = pool.endpoints.as_deref().unwrap_or_default();
+            endpoints.is_empty() || endpoints.iter().any(|endpoint| endpoint.servable.allows(model_hash))
+        };
+        if !pools.iter().any(may_serve) {
+            let text = format!(
+                "no endpoint of any pool has `{}` in its `serves`, and requests that name no model would all get 503; \
+                 write a model that one serves",
+                shortened(&String::from_utf8_lossy(model))
+            );
+            self.problem("request.default_model", text);
         }
     }
 

@@ -1,13 +1,16 @@
-//! The plugin configuration, in four steps: the strict wire form ([`wire`]), defaults and ranges in one place
-//! ([`limits`]), validation that names the path of every mistake ([`ConfigError`]), and the runtime objects
-//! ([`Config`]).
+//! The plugin configuration, in five steps: the JSON as it stands there ([`tree`]), the strict wire form ([`wire`], read
+//! by [`shape`]), defaults and ranges in one place ([`limits`]), validation that names the path of every mistake
+//! ([`ConfigError`]), and the runtime objects ([`Config`]).
 
 mod aliases;
 mod compile;
 mod fit;
+mod headers;
 pub mod limits;
 mod pools;
 mod requests;
+mod shape;
+mod tree;
 pub mod wire;
 
 pub use compile::{Config, ExplainSettings, SessionCookie};
@@ -47,10 +50,8 @@ pub struct ConfigError {
 }
 
 impl Problem {
-    /// A field without a name is still named.
     fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
-        let path = Some(path.into()).filter(|path| !path.is_empty());
-        Self { path: path.unwrap_or_else(|| "\"\"".to_owned()), message: message.into() }
+        Self { path: path.into(), message: message.into() }
     }
 }
 
@@ -78,7 +79,7 @@ impl std::error::Error for ConfigError {}
 /// Reads a plugin configuration. Nothing at all is the empty configuration, which steers no cluster.
 ///
 /// # Errors
-/// Every mistake with its path: what is no JSON, unknown fields, wrong types, values out of range, duplicates.
+/// Every mistake with its path: what is no JSON, `null`, unknown fields, wrong types, values out of range, duplicates.
 pub fn parse(bytes: &[u8]) -> Result<Config, ConfigError> {
     let bytes = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes };
     if !bytes.trim_ascii_start().starts_with(b"{") {
@@ -86,10 +87,7 @@ pub fn parse(bytes: &[u8]) -> Result<Config, ConfigError> {
         let message = format!("must be a JSON object, as a google.protobuf.StringValue; starts with \"{start}\"");
         return Err(ConfigError::one(".", message));
     }
-    let mut json = serde_json::Deserializer::from_slice(bytes);
-    let wire: wire::Plugin = serde_path_to_error::deserialize(&mut json)
-        .map_err(|error| ConfigError::one(error.path().to_string(), shortened(&error.inner().to_string())))?;
-    json.end().map_err(|error| ConfigError::one(".", error.to_string()))?;
+    let wire: wire::Plugin = shape::shaped(tree::read(bytes)?)?;
     compile::compile(wire)
 }
 

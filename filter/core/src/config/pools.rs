@@ -95,7 +95,8 @@ impl Check {
         let known = fit::known(endpoints.as_deref(), told);
         let default = if wire.plan.is_none() { limits::STRATEGY } else { limits::STRATEGY_WITH_PLAN };
         let strategy: StrategyName = wire.strategy.unwrap_or(default).into();
-        let models = self.models(path, wire.models, wire.plan.is_some());
+        let most_memory = fit::most_memory(wire.plan.as_ref(), known);
+        let models = self.models(path, wire.models, wire.plan.is_some(), most_memory);
         let slots = self.number(path, "slots", wire.slots, limits::SLOTS, limits::SLOTS_RANGE);
         let load_cost = self.number(path, "load_cost", wire.load_cost, limits::LOAD_COST, limits::LOAD_COST_RANGE);
         self.homes_are_planned(&format!("{path}.strategy"), strategy, wire.plan.is_some());
@@ -180,7 +181,13 @@ impl Check {
         model.homes.iter().map(|id| hash(id.as_bytes())).collect()
     }
 
-    fn models(&mut self, path: &str, models: Vec<wire::Model>, planned: bool) -> BTreeMap<u64, ModelSettings> {
+    fn models(
+        &mut self,
+        path: &str,
+        models: Vec<wire::Model>,
+        planned: bool,
+        most_memory: Option<u32>,
+    ) -> BTreeMap<u64, ModelSettings> {
         self.count(&format!("{path}.models"), models.len(), limits::MAX_MODELS);
         let (mut seen, mut settings) = (BTreeSet::new(), BTreeMap::new());
         for (n, model) in models.into_iter().enumerate() {
@@ -188,6 +195,7 @@ impl Check {
             self.routed_name(&format!("{path}.id"), &model.id);
             self.seen_once(&format!("{path}.id"), &mut seen, model.id.clone());
             self.optional(&path, "size_units", model.size_units, limits::SIZE_UNITS_RANGE);
+            self.size_fits(&format!("{path}.size_units"), &model, most_memory);
             self.optional(&path, "load_ms", model.load_ms, limits::LOAD_MS_RANGE);
             let strategy = model.strategy.map(StrategyName::from);
             if let Some(strategy) = strategy {
@@ -232,9 +240,11 @@ impl Check {
 
     fn labels(&mut self, path: &str, labels: Vec<String>) -> Box<[Box<str>]> {
         self.count(&format!("{path}.labels"), labels.len(), limits::MAX_LABELS);
+        let mut seen = BTreeSet::new();
         for (n, label) in labels.iter().enumerate() {
             let path = format!("{path}.labels[{n}]");
             self.name(&path, label);
+            self.seen_once(&path, &mut seen, label.clone());
             if label.split_once('=').is_none_or(|(key, _)| key.is_empty()) {
                 self.problem(path, format!("{:?} is no label such as \"gpu=h100\"", shortened(label)));
             }
@@ -305,8 +315,11 @@ impl Check {
     fn model_list(&mut self, path: &str, models: Option<Vec<String>>) -> Option<Resident> {
         let models = models?;
         self.count(path, models.len(), limits::MAX_MODELS);
+        let mut seen = BTreeSet::new();
         for (n, model) in models.iter().enumerate() {
-            self.routed_name(&format!("{path}[{n}]"), model);
+            let path = format!("{path}[{n}]");
+            self.routed_name(&path, model);
+            self.seen_once(&path, &mut seen, model.clone());
         }
         Some(Resident::from_ids(models.iter().map(String::as_str)))
     }

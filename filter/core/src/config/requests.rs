@@ -1,6 +1,7 @@
 //! How requests are read, checked and compiled.
 
 use super::compile::{Check, SessionCookie};
+use super::headers::{EXPLAIN_HEADER, TOKEN};
 use super::{limits, shortened, wire};
 use crate::request::{BodySettings, RequestSettings, SessionSettings};
 use std::collections::BTreeMap;
@@ -20,12 +21,12 @@ impl Check {
             default_model: wire.default_model.map(|model| self.default_model(model, &aliases)),
             aliases,
             trusted: wire.trusted.unwrap_or(limits::TRUSTED),
-            urgency_header: Some(self.fact_header(
+            urgency_header: Some(self.own_header(
                 "request.urgency_header",
                 wire.urgency_header.unwrap_or_else(|| limits::URGENCY_HEADER.to_owned()),
             )),
-            debug_header: debug_header.map(|name| self.fact_header("explain.header", name)),
-            hash_header: wire.hash_header.map(|name| self.fact_header("request.hash_header", name)),
+            debug_header: debug_header.map(|name| self.own_header(EXPLAIN_HEADER, name)),
+            hash_header: wire.hash_header.map(|name| self.read_header("request.hash_header", name)),
             session,
             body: wire.body.map(|body| BodySettings {
                 max_bytes: self.number(
@@ -38,15 +39,13 @@ impl Check {
             }),
         };
         let destination = wire.destination_header.unwrap_or_else(|| limits::DESTINATION_HEADER.to_owned());
-        self.header("request.destination_header", &destination, &DESTINATION_RESERVED);
-        self.distinct("request.destination_header", destination.clone());
-        (settings, destination.into_boxed_str(), cookie)
+        (settings, self.own_header("request.destination_header", destination), cookie)
     }
 
     fn session(&mut self, wire: Option<wire::Session>) -> (Option<SessionSettings>, Option<SessionCookie>) {
         let Some(wire) = wire else { return (None, None) };
         let header = self
-            .fact_header("request.session.header", wire.header.unwrap_or_else(|| limits::SESSION_HEADER.to_owned()));
+            .read_header("request.session.header", wire.header.unwrap_or_else(|| limits::SESSION_HEADER.to_owned()));
         let cookie = wire.cookie.map(|cookie| self.cookie(cookie));
         let settings = SessionSettings {
             header: Some(header),
@@ -89,7 +88,10 @@ impl Check {
     fn aliases(&mut self, aliases: BTreeMap<String, String>) -> BTreeMap<Box<[u8]>, Box<[u8]>> {
         self.count("request.aliases", aliases.len(), limits::MAX_ALIASES);
         for (alias, model) in &aliases {
-            let path = format!("request.aliases.{}", shortened(alias));
+            let path = match alias.as_str() {
+                "" => "request.aliases[\"\"]".to_owned(),
+                alias => format!("request.aliases.{}", shortened(alias)),
+            };
             self.model_name(&path, alias);
             self.model_name(&path, model);
             if alias == model {
@@ -99,91 +101,4 @@ impl Check {
         let bytes = |text: String| text.into_bytes().into_boxed_slice();
         crate::small::map(aliases.into_iter().map(|(alias, model)| (bytes(alias), bytes(model))))
     }
-
-    /// A header that tells something of a request, and nothing else.
-    fn fact_header(&mut self, path: &str, name: String) -> Box<str> {
-        self.header(path, &name, &FACTS_RESERVED);
-        self.distinct(path, name.clone());
-        name.into_boxed_str()
-    }
-
-    fn header_list(&mut self, path: &str, given: Option<Vec<String>>, default: &[&str]) -> Box<[Box<str>]> {
-        let names = given.unwrap_or_else(|| default.iter().map(|&name| name.to_owned()).collect());
-        if self.count(path, names.len(), limits::MAX_HEADER_NAMES) {
-            for (n, name) in names.iter().enumerate() {
-                let path = format!("{path}[{n}]");
-                self.header(&path, name, &FACTS_RESERVED);
-                self.distinct(&path, name.clone());
-            }
-        }
-        names.into_iter().map(String::into_boxed_str).collect()
-    }
-
-    fn distinct(&mut self, path: &str, name: String) {
-        let text = format!("{name:?}");
-        if !self.headers.insert(name) {
-            self.problem(path, format!("{} is named twice: one header cannot carry two things", shortened(&text)));
-        }
-    }
-
-    /// Header names as HTTP/2 sends them: the token characters of RFC 9110 §5.6.2 without capitals. None that is
-    /// `reserved`, or begins with a reserved name that ends in a dash.
-    fn header(&mut self, path: &str, name: &str, reserved: &[&str]) {
-        self.name(path, name);
-        let token = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || TOKEN.contains(&byte);
-        if !name.bytes().all(token) {
-            let text = shortened(name);
-            self.problem(path, format!("{text:?} is no header name in lower case, such as \"x-model-id\""));
-        }
-        let taken = |reserved: &&str| name == *reserved || (reserved.ends_with('-') && name.starts_with(*reserved));
-        if reserved.iter().any(taken) {
-            self.problem(path, format!("{name:?} has a meaning of its own; choose another header"));
-        }
-    }
 }
-
-/// What may stand in a token beside letters and digits.
-const TOKEN: &[u8] = b"!#$%&'*+-.^_`|~";
-
-/// Headers that cannot tell a model or a type: Envoy keeps them elsewhere or removes them from every request (those of
-/// one connection), or other rules read them.
-const FACTS_RESERVED: [&str; 12] = [
-    "connection",
-    "content-length",
-    "content-type",
-    "cookie",
-    "host",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "transfer-encoding",
-    "upgrade",
-    "x-envoy-",
-    "x-forwarded-",
-];
-
-/// Headers that a pick must not be written over.
-const DESTINATION_RESERVED: [&str; 22] = [
-    "accept",
-    "accept-",
-    "authorization",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "cookie",
-    "date",
-    "expect",
-    "grpc-",
-    "host",
-    "keep-alive",
-    "proxy-",
-    "te",
-    "traceparent",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "x-envoy-",
-    "x-forwarded-",
-    "x-request-id",
-];

@@ -9,7 +9,9 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 
 mod aliases;
 mod fit;
+mod headers;
 mod requests;
+mod shape;
 
 fn problems(json: &str) -> Vec<String> {
     parse(json.as_bytes()).unwrap_err().problems.iter().map(ToString::to_string).collect()
@@ -80,7 +82,7 @@ const EVERYTHING: &str = r#"{
             "labels": ["tier=batch", "zone="], "memory_units": 6}]
     }],
     "request": {
-        "aliases": {"chat": "llama"}, "default_model": "llama", "trusted": true, "urgency_header": "x-u",
+        "aliases": {"chat": "llama"}, "default_model": "bert", "trusted": true, "urgency_header": "x-u",
         "hash_header": "x-tenant", "session": {"header": "x-s", "cookie": {"name": "wr", "ttl_seconds": 60}, "address": true},
         "body": {"max_bytes": 4096}
     },
@@ -108,7 +110,7 @@ fn every_field_reaches_its_place() {
 
     let request = &config.request;
     assert_eq!(request.aliases.get(&b"chat"[..]).map(|model| &**model), Some(&b"llama"[..]));
-    assert_eq!(request.default_model.as_deref(), Some(&b"llama"[..]));
+    assert_eq!(request.default_model.as_deref(), Some(&b"bert"[..]));
     assert!(request.trusted && request.needs_client_address());
     let session = request.session.as_ref().unwrap();
     assert_eq!((session.header.as_deref(), session.cookie.as_deref()), (Some("x-s"), Some("wr")));
@@ -288,7 +290,7 @@ fn each_mistake_is_named_by_its_path() {
             "white space",
         ),
         (r#"{"request":{"aliases":{"a":"a"}}}"#, "request.aliases.a", "alias of itself"),
-        (r#"{"request":{"aliases":{"":"a"}}}"#, "request.aliases.", "1 to 256"),
+        (r#"{"request":{"aliases":{"":"a"}}}"#, "request.aliases[\"\"]", "1 to 256"),
         (r#"{"request":{"default_model":""}}"#, "request.default_model", "1 to 256"),
         (r#"{"request":{"hash_header":"x-model-id"}}"#, "request.hash_header", "named twice"),
         (r#"{"request":{"hash_header":"cookie"}}"#, "request.hash_header", "meaning of its own"),
@@ -393,7 +395,7 @@ fn garbage_is_refused() {
 #[test]
 fn a_problem_is_one_line_and_names_its_field() {
     for (json, path) in [
-        (r#"{"": 1}"#, "\"\""),
+        (r#"{"": 1}"#, r#"[""]"#),
         (r#"{"a\nb": 1}"#, r"a\nb"),
         (r#"{"request": {"aliases": {"x\u0007\n": ""}}}"#, r"request.aliases.x\u{7}\n"),
     ] {

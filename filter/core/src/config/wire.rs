@@ -121,7 +121,7 @@ pub struct Endpoint {
 /// How requests are routed.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema, serde::Serialize))]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", expecting = "one of `homes`, `ring`, `p2c`, `round_robin`, `least_request`, `hash`")]
 pub enum Strategy {
     /// The less loaded of two random homes that the plan gave the model; without a home, the ring.
     Homes,
@@ -140,7 +140,7 @@ pub enum Strategy {
 /// Where update requests go.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema, serde::Serialize))]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", expecting = "`holders` or `pool`")]
 pub enum Updates {
     /// To the endpoints that are known to hold the model, else over the pool.
     Holders,
@@ -151,6 +151,7 @@ pub enum Updates {
 /// Who decides which endpoints are the homes of each model.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(expecting = "\"self\" or {\"fixed\": {…}}")]
 pub enum PlanSource {
     /// This proxy, by what it sees itself.
     #[serde(rename = "self")]
@@ -196,7 +197,7 @@ pub struct Model {
     pub id: String,
     /// How its requests are routed; default: the pool's strategy.
     pub strategy: Option<Strategy>,
-    /// Units of memory that it takes.
+    /// Units of memory that it takes. With the plan `"self"`, as many as some endpoint of the pool has.
     #[cfg_attr(feature = "schema", schemars(range(min = *limits::SIZE_UNITS_RANGE.start(), max = *limits::SIZE_UNITS_RANGE.end()), extend("default" = limits::SIZE_UNITS)))]
     pub size_units: Option<u32>,
     /// Milliseconds that loading it takes. Default: measured; until three loads were seen, ten service times.
@@ -236,7 +237,8 @@ pub struct Request {
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_HEADER_NAMES), extend("default" = limits::TYPE_HEADERS)))]
     pub type_headers: Option<Vec<String>>,
     /// Header that carries the list of endpoints to `header_to_metadata`. Lower case. Envoy's configuration must name the
-    /// same one where it removes a client's own (early header mutation) and where it moves ours into metadata.
+    /// same one where it removes a client's own (early header mutation) and where it moves ours into metadata. None that
+    /// anybody else needs, such as `authorization`.
     #[cfg_attr(feature = "schema", schemars(extend("default" = limits::DESTINATION_HEADER)))]
     pub destination_header: Option<String>,
     /// Other names of models: `{"chat": "llama-3-70b"}` routes requests for `chat` as requests for `llama-3-70b`. The
@@ -245,7 +247,7 @@ pub struct Request {
     #[cfg_attr(feature = "schema", schemars(extend("maxProperties" = limits::MAX_ALIASES)))]
     #[serde(default)]
     pub aliases: BTreeMap<String, String>,
-    /// Model of inference requests that name none; may be an alias.
+    /// Model of inference requests that name none; may be an alias. Where all endpoints have a `serves`, one of those.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_BYTES)))]
     pub default_model: Option<String>,
     /// Whether the callers of this listener may set the urgency of requests and ask for explanations: true for a
@@ -253,6 +255,7 @@ pub struct Request {
     #[cfg_attr(feature = "schema", schemars(extend("default" = limits::TRUSTED)))]
     pub trusted: Option<bool>,
     /// Header that tells a request's urgency, `normal`, `high` or `critical`; only a trusted caller's counts. Lower case.
+    /// None that anybody else needs, such as `priority`: it is removed from strangers' requests.
     #[cfg_attr(feature = "schema", schemars(extend("default" = limits::URGENCY_HEADER)))]
     pub urgency_header: Option<String>,
     /// Header whose value the strategy `hash` places on the ring. Lower case.
@@ -308,7 +311,8 @@ pub struct Body {
 #[serde(deny_unknown_fields)]
 pub struct Explain {
     /// Request header that asks for an explanation, by `1` or `true`; only a trusted caller's counts. Lower case.
-    /// Left out: nobody can ask.
+    /// None that anybody else needs, such as `authorization`: it is removed from strangers' requests. Left out: nobody
+    /// can ask.
     pub header: Option<String>,
     /// Share of the requests that are explained without being asked, for the access log.
     #[cfg_attr(feature = "schema", schemars(range(min = *limits::EXPLAIN_RATIO_RANGE.start(), max = *limits::EXPLAIN_RATIO_RANGE.end()), extend("default" = limits::EXPLAIN_RATIO)))]

@@ -1,4 +1,4 @@
-//! Classes and homes that no endpoint of the pool could take.
+//! Classes, homes, sizes and a default model that no endpoint of the pool could take.
 
 use super::{parse, problems};
 #[cfg(target_arch = "wasm32")]
@@ -133,4 +133,58 @@ fn homes_without_a_plan_are_named_where_they_are_asked_for() {
     let found = problems(&pool(r#""models":[{"id":"n"},{"id":"m","strategy":"homes"}]"#, ""));
     let expected = "pools[0].models[1].strategy: \"homes\" needs a plan: set `plan`, to \"self\" or to a fixed one";
     assert_eq!(found, [expected]);
+}
+
+#[test]
+fn a_model_that_this_proxy_plans_has_an_endpoint_with_the_memory() {
+    let fields =
+        |plan: &str, size: u32| format!(r#"{plan}"memory_units":2,"models":[{{"id":"m","size_units":{size}}}]"#);
+    let endpoints = two("", r#","memory_units":3,"draining":true"#);
+    let planned = |size| fields(r#""plan":"self","#, size);
+    taken(&pool(&planned(3), &endpoints));
+    let expected = "pools[0].models[0].size_units: `m` takes 4, and no endpoint of this pool has more than 3 \
+                    memory_units; write a size that one has, or give an endpoint as many";
+    assert_eq!(problems(&pool(&planned(4), &endpoints)), [expected]);
+    assert_eq!(problems(&pool(&planned(100_001), &endpoints)).len(), 1, "out of range is one mistake");
+    taken(&pool(&planned(4), ""));
+    taken(&pool(&fields("", 4), &endpoints));
+}
+
+/// Pools whose endpoints have this of their own, and a default model.
+fn with_default(default: &str, pools: &[&[&str]]) -> String {
+    let endpoint = |(n, own): (usize, &&str)| format!(r#"{{"address":"1.1.1.{n}:1"{own}}}"#);
+    let pool = |(n, endpoints): (usize, &&[&str])| {
+        let endpoints: Vec<_> = endpoints.iter().enumerate().map(endpoint).collect();
+        format!(r#"{{"cluster":"c{n}","endpoints":[{}]}}"#, endpoints.join(","))
+    };
+    let pools: Vec<_> = pools.iter().enumerate().map(pool).collect();
+    let request = format!(r#"{{"default_model":"{default}","aliases":{{"chat":"llama"}}}}"#);
+    format!(r#"{{"request":{request},"pools":[{}]}}"#, pools.join(","))
+}
+
+#[test]
+fn somebody_serves_the_default_model() {
+    let (bert, llama) = (r#","serves":["bert"]"#, r#","serves":["llama"]"#);
+    for default in ["llama", "chat"] {
+        let expected = "request.default_model: no endpoint of any pool has `llama` in its `serves`, and requests that \
+                        name no model would all get 503; write a model that one serves";
+        assert_eq!(problems(&with_default(default, &[&[bert, bert], &[bert]])), [expected]);
+        taken(&with_default(default, &[&[bert, bert], &[bert, llama]]));
+        taken(&with_default(default, &[&[bert, ""]]));
+        taken(&with_default(default, &[&[bert], &[]]));
+        taken(&with_default(default, &[]));
+    }
+    let mistaken = with_default("", &[&[bert]]);
+    assert_eq!(problems(&mistaken), ["request.default_model: 0 bytes long, allowed are 1 to 256"]);
+}
+
+#[test]
+fn nothing_is_listed_twice() {
+    for (field, item) in [("labels", "gpu=h100"), ("models", "m"), ("serves", "m")] {
+        let found = problems(&pool(r#""slots":1"#, &two("", &format!(r#","{field}":["{item}","x=y","{item}"]"#))));
+        assert_eq!(found, [format!("pools[0].endpoints[1].{field}[2]: {item:?} is there twice")]);
+    }
+    let found = problems(&pool(&class(r#"["gpu=h100","gpu=h100"]"#), ""));
+    assert_eq!(found, ["pools[0].payload_classes[0].labels[1]: \"gpu=h100\" is there twice"]);
+    taken(&pool(r#""slots":1"#, &two("", r#","labels":["gpu=h100","gpu=a100"]"#)));
 }

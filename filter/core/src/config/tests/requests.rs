@@ -1,46 +1,8 @@
-//! Headers, cookies and numbers that could have no effect.
+//! Cookies and numbers that could have no effect.
 
 use super::{parse, problems};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
-
-#[test]
-fn a_header_of_the_connection_tells_nothing_of_a_request() {
-    for name in ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"] {
-        for (request, path) in [
-            (format!(r#"{{"model_headers":["{name}"]}}"#), "request.model_headers[0]"),
-            (format!(r#"{{"hash_header":"{name}"}}"#), "request.hash_header"),
-            (format!(r#"{{"session":{{"header":"{name}"}}}}"#), "request.session.header"),
-        ] {
-            let found = problems(&format!(r#"{{"request":{request}}}"#));
-            assert_eq!(found, [format!("{path}: {name:?} has a meaning of its own; choose another header")]);
-        }
-    }
-    assert!(parse(br#"{"request":{"hash_header":"proxy-tenant","model_headers":["te-model"]}}"#).is_ok());
-}
-
-/// The destination header is read last, and is the one that is named.
-#[test]
-fn the_destination_header_carries_nothing_else() {
-    for field in [r#""hash_header":"d""#, r#""session":{"header":"d"}"#, r#""urgency_header":"d""#] {
-        let found = problems(&format!(r#"{{"request":{{{field},"destination_header":"d"}}}}"#));
-        let expected = "request.destination_header: \"d\" is named twice: one header cannot carry two things";
-        assert_eq!(found, [expected], "{field}");
-    }
-}
-
-#[test]
-fn a_pseudo_header_is_no_header() {
-    for (request, path) in [
-        (r#"{"hash_header":":authority"}"#, "request.hash_header"),
-        (r#"{"destination_header":":path"}"#, "request.destination_header"),
-        (r#"{"session":{"header":":method"}}"#, "request.session.header"),
-    ] {
-        let found = problems(&format!(r#"{{"request":{request}}}"#));
-        assert!(found.len() == 1 && found[0].starts_with(&format!("{path}: ")), "{found:?}");
-        assert!(found[0].ends_with("is no header name in lower case, such as \"x-model-id\""), "{found:?}");
-    }
-}
 
 fn cookie(name: &str, ttl_seconds: u32) -> String {
     format!(r#"{{"request":{{"session":{{"cookie":{{"name":"{name}","ttl_seconds":{ttl_seconds}}}}}}}}}"#)
