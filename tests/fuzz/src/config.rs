@@ -40,7 +40,9 @@ fn check_config(config: Config) {
         assert!(clusters.insert(pool.cluster.clone()), "{} is there twice", pool.cluster);
         let settings = &pool.settings;
         assert!(limits::VIRTUAL_NODES_RANGE.contains(&settings.virtual_nodes));
-        assert!(limits::FALLBACKS_RANGE.contains(&settings.fallbacks) && settings.max_retries <= settings.fallbacks);
+        assert!(
+            limits::FALLBACKS_RANGE.contains(&settings.fallbacks.into()) && settings.max_retries <= settings.fallbacks
+        );
         assert!(limits::PANIC_RANGE.contains(&settings.panic_threshold));
         assert!(limits::SLOTS_RANGE.contains(&settings.slots) && limits::LOAD_COST_RANGE.contains(&settings.load_cost));
         let endpoints = pool.endpoints.iter().flatten();

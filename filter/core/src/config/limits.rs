@@ -83,14 +83,14 @@ pub const VIRTUAL_NODES: u32 = 150;
 pub const VIRTUAL_NODES_RANGE: RangeInclusive<u32> = 1..=1_000;
 
 /// Two fallbacks serve two retries.
-pub const FALLBACKS: u8 = 2;
+pub const FALLBACKS: u32 = 2;
 /// A list has at most eight endpoints.
-pub const FALLBACKS_RANGE: RangeInclusive<u8> = 0..=7;
+pub const FALLBACKS_RANGE: RangeInclusive<u32> = 0..=7;
 
 /// A third attempt at most: more would multiply load when a pool fails. Fewer when there are fewer fallbacks.
-pub const MAX_RETRIES: u8 = 2;
+pub const MAX_RETRIES: u32 = 2;
 /// As many as there can be fallbacks.
-pub const MAX_RETRIES_RANGE: RangeInclusive<u8> = 0..=7;
+pub const MAX_RETRIES_RANGE: RangeInclusive<u32> = 0..=7;
 
 /// Points of all rings of one configuration together: 32 MB in each worker's VM, twice that while a new configuration
 /// takes over. 10,000 endpoints need 1.5 million.

@@ -105,8 +105,9 @@ impl Check {
         let settings = PoolSettings {
             strategy,
             virtual_nodes: nodes,
-            fallbacks,
-            max_retries: self.max_retries(path, wire.max_retries, fallbacks),
+            // Their ranges end far below.
+            fallbacks: u8::try_from(fallbacks).unwrap_or(u8::MAX),
+            max_retries: u8::try_from(self.max_retries(path, wire.max_retries, fallbacks)).unwrap_or(u8::MAX),
             panic_threshold: self.number(
                 path,
                 "panic_threshold_ratio",
@@ -253,7 +254,7 @@ impl Check {
     }
 
     /// The default gives way to fewer fallbacks; what a user asks for does not.
-    fn max_retries(&mut self, path: &str, given: Option<u8>, fallbacks: u8) -> u8 {
+    fn max_retries(&mut self, path: &str, given: Option<u32>, fallbacks: u32) -> u32 {
         let default = limits::MAX_RETRIES.min(fallbacks);
         let retries = self.number(path, "max_retries", given, default, limits::MAX_RETRIES_RANGE);
         if retries > fallbacks && limits::MAX_RETRIES_RANGE.contains(&retries) {

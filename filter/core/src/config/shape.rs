@@ -59,10 +59,11 @@ impl Tree {
         Mistake::invalid_type(found, allowed)
     }
 
-    fn whole_number<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+    fn whole_number<'de, V: Visitor<'de>>(self, max: u64, visitor: V) -> Result<V::Value, Mistake> {
         match self {
-            Self::Unsigned(value) => visitor.visit_u64(value),
-            Self::Negative(value) => visitor.visit_i64(value),
+            Self::Unsigned(value) if value <= max => visitor.visit_u64(value),
+            Self::Unsigned(value) => Err(Mistake::custom(format!("{value} is more than {max}"))),
+            Self::Negative(value) => Err(Mistake::custom(format!("{value} is less than 0"))),
             other => Err(other.refused(&"a whole number")),
         }
     }
@@ -90,16 +91,12 @@ impl<'de> Deserializer<'de> for Tree {
         }
     }
 
-    fn deserialize_u8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        self.whole_number(visitor)
-    }
-
     fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        self.whole_number(visitor)
+        self.whole_number(u32::MAX.into(), visitor)
     }
 
     fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        self.whole_number(visitor)
+        self.whole_number(u64::MAX, visitor)
     }
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
@@ -161,7 +158,7 @@ impl<'de> Deserializer<'de> for Tree {
     }
 
     serde::forward_to_deserialize_any! {
-        i8 i16 i32 i64 i128 u16 u128 f32 char str bytes byte_buf unit unit_struct newtype_struct tuple tuple_struct
+        i8 i16 i32 i64 i128 u8 u16 u128 f32 char str bytes byte_buf unit unit_struct newtype_struct tuple tuple_struct
         identifier ignored_any
     }
 }

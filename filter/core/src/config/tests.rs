@@ -175,8 +175,14 @@ fn each_mistake_is_named_by_its_path() {
         (r#"{"pools":[{"cluster":"c"},{"cluster":"c"}]}"#, "pools[1].cluster", "twice"),
         (r#"{"pools":[{"cluster":"c","strategy":"best"}]}"#, "pools[0].strategy", "`ring`"),
         (r#"{"pools":[{"cluster":"c","virtual_nodes":0}]}"#, "pools[0].virtual_nodes", "1 to 1000"),
-        (r#"{"pools":[{"cluster":"c","virtual_nodes":-1}]}"#, "pools[0].virtual_nodes", "invalid value"),
+        (r#"{"pools":[{"cluster":"c","virtual_nodes":-1}]}"#, "pools[0].virtual_nodes", "-1 is less than 0"),
         (r#"{"pools":[{"cluster":"c","fallbacks":8}]}"#, "pools[0].fallbacks", "0 to 7"),
+        (r#"{"pools":[{"cluster":"c","fallbacks":300}]}"#, "pools[0].fallbacks", "0 to 7"),
+        (
+            r#"{"pools":[{"cluster":"c","virtual_nodes":4294967296}]}"#,
+            "pools[0].virtual_nodes",
+            "is more than 4294967295",
+        ),
         (r#"{"pools":[{"cluster":"c","max_retries":"2"}]}"#, "pools[0].max_retries", "invalid type"),
         (
             r#"{"pools":[{"cluster":"c","endpoints":[{"address":"gpu:80"}]}]}"#,

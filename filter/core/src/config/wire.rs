@@ -73,11 +73,11 @@ pub struct Pool {
     pub virtual_nodes: Option<u32>,
     /// Endpoints that follow the pick in the list that Envoy gets; its retries and hedges go along the list.
     #[cfg_attr(feature = "schema", schemars(range(min = *limits::FALLBACKS_RANGE.start(), max = *limits::FALLBACKS_RANGE.end()), extend("default" = limits::FALLBACKS)))]
-    pub fallbacks: Option<u8>,
+    pub fallbacks: Option<u32>,
     /// Retries that Envoy may make, when its route retries at all; at most as many as `fallbacks` (the default gives way
     /// to fewer). Rules over the route's `num_retries`.
     #[cfg_attr(feature = "schema", schemars(range(min = *limits::MAX_RETRIES_RANGE.start(), max = *limits::MAX_RETRIES_RANGE.end()), extend("default" = limits::MAX_RETRIES)))]
-    pub max_retries: Option<u8>,
+    pub max_retries: Option<u32>,
 }
 
 /// One endpoint of a cluster.

@@ -24,7 +24,7 @@ fn check(answer: Result<Config, ConfigError>) -> Result<(), TestCaseError> {
         Ok(config) => {
             for settings in config.pools.iter().map(|pool| &pool.settings) {
                 prop_assert!(limits::VIRTUAL_NODES_RANGE.contains(&settings.virtual_nodes));
-                prop_assert!(limits::FALLBACKS_RANGE.contains(&settings.fallbacks));
+                prop_assert!(limits::FALLBACKS_RANGE.contains(&settings.fallbacks.into()));
                 prop_assert!(settings.max_retries <= settings.fallbacks);
                 prop_assert!(limits::PANIC_RANGE.contains(&settings.panic_threshold));
                 prop_assert!(limits::SLOTS_RANGE.contains(&settings.slots));
