@@ -10,7 +10,7 @@ RUN := source tools/env.sh && cargo build --quiet -p warmroute-tests --bins && c
 ARGS ?=
 
 .PHONY: help setup build wasm demo up down sim test test-native test-wasm test-envoy test-envoy-matrix test-compose fuzz lint \
-  bench-core bench-cost docs
+  bench-core bench-cost bench-vm docs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +71,10 @@ fuzz: ## search for inputs that break the core, a minute for each target (ARGS="
 
 bench-core: ## measure picks, rings, plans and request reading in the core
 	@cargo bench --quiet -p warmroute-core -- $(ARGS)
+
+bench-vm: wasm ## measure what a request costs inside the VM; ARGS=OLD.wasm compares with another build
+	@tools/setup.sh wasm-test
+	@node tools/bench-vm.mjs $(ARGS) target/wasm/warmroute_filter.wasm
 
 bench-cost: wasm ## measure the CPU that a request costs in Envoy, with and without Warmroute
 	@tools/setup.sh envoy bench
