@@ -43,27 +43,35 @@ fn runs(process_id: u32) -> bool {
     process::send(process_id, Signal::WINCH).is_ok()
 }
 
+/// By however the models are asked for, all alike or a few most of the time: the plan loads at least twenty times less than
+/// round robin, if at all, and the ring so many times less.
 #[test]
 fn a_run_ends_with_its_numbers_in_one_line_and_loads_less_by_warmroute() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let out = folder.path().to_str().context("a folder that is not UTF-8")?;
-    let output = demo(&["run", "--seconds=4", "--warmup=1", "--rate=60", "--seed=3", "--out", out])?;
-    let out = text(&output.stdout);
-    assert!(output.status.success(), "{out}\n{}", text(&output.stderr));
+    for (zipf, ring_loads_less) in [("0", 5), ("0.9", 10), ("1.2", 10)] {
+        let folder = tempfile::tempdir()?;
+        let out = folder.path().to_str().context("a folder that is not UTF-8")?;
+        let output = demo(&["run", "--seconds=8", "--warmup=4", "--zipf", zipf, "--out", out])?;
+        let out = text(&output.stdout);
+        assert!(output.status.success(), "{out}\n{}", text(&output.stderr));
 
-    let last = out.lines().last().context("no output")?;
-    assert_eq!(std::fs::read_to_string(folder.path().join("report.json"))?.trim_end(), last);
-    let line: Value = serde_json::from_str(last)?;
-    for policy in ["round_robin", "warmroute"] {
-        let numbers = line[policy].as_object().context("a policy is missing")?;
-        let names: Vec<_> = numbers.keys().map(String::as_str).collect();
-        assert_eq!(names, ["cold_loads", "errors", "p50_ms", "p99_ms", "requests"]);
-        assert_eq!(numbers["errors"], 0, "{line}");
-        assert!(numbers["p50_ms"].as_f64() <= numbers["p99_ms"].as_f64(), "{line}");
+        let last = out.lines().last().context("no output")?;
+        assert_eq!(std::fs::read_to_string(folder.path().join("report.json"))?.trim_end(), last);
+        let line: Value = serde_json::from_str(last)?;
+        for policy in ["round_robin", "ring", "warmroute"] {
+            let numbers = line[policy].as_object().context("a policy is missing")?;
+            let names: Vec<_> = numbers.keys().map(String::as_str).collect();
+            assert_eq!(names, ["cold_loads", "errors", "p50_ms", "p99_ms", "requests"]);
+            assert_eq!(numbers["errors"], 0, "{line}");
+            assert!(numbers["p50_ms"].as_f64() <= numbers["p99_ms"].as_f64(), "{line}");
+            assert_eq!(numbers["requests"], line["round_robin"]["requests"], "{line}");
+        }
+        let cold = |policy: &str| line[policy]["cold_loads"].as_u64().context("no cold loads");
+        let round_robin = cold("round_robin")?;
+        // Most of 8 · 80 requests.
+        assert!(round_robin >= 100, "Zipf {zipf}: {line}");
+        assert!(round_robin >= 20 * cold("warmroute")?, "Zipf {zipf}: {line}");
+        assert!(round_robin >= ring_loads_less * cold("ring")?, "Zipf {zipf}: {line}");
     }
-    assert_eq!(line["round_robin"]["requests"], line["warmroute"]["requests"], "{line}");
-    let cold = |policy: &str| line[policy]["cold_loads"].as_u64().context("no cold loads");
-    assert!(cold("round_robin")? > 2 * cold("warmroute")?, "{line}");
     Ok(())
 }
 

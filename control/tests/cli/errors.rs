@@ -20,6 +20,9 @@ fn endpoints_are_checked_one_by_one() {
         ("", &["'--endpoints <LIST>'", "an endpoint is empty", "[id=]ip:port[*weight]"][..]),
         ("10.0.0.1:80,", &["'--endpoints <LIST>'", "an endpoint is empty"]),
         ("localhost:80", &["'localhost:80'", "'--endpoints <LIST>'", "must be ip:port"]),
+        // Ids alone: the first is told, with what an endpoint is.
+        ("gpu-0,gpu-1,gpu-2", &["'gpu-0'", "'--endpoints <LIST>'", "address \"gpu-0\": must be ip:port"]),
+        ("gpu-0=,gpu-1=", &["'gpu-0='", "'--endpoints <LIST>'", "address \"\": must be ip:port"]),
         ("a=10.0.0.1:0", &["'a=10.0.0.1:0'", "port must be 1 to 65535"]),
         ("fd00::1:80", &["'fd00::1:80'", "IPv6 in brackets"]),
         ("=10.0.0.1:80", &["the id is 0 bytes long, allowed are 1 to 256"]),

@@ -243,12 +243,17 @@ fn payload_class<'a>(pool: &'a Pool, request: &Request<'_>) -> Option<(usize, &'
     pool.settings().payload.class_of(request.payload_bytes)
 }
 
+/// Holders of a model that an update finds without memory of its own.
+const FEW: usize = 32;
+
 /// Endpoints that have a model.
 pub(crate) enum Holders<'a> {
     /// As they tell.
     Told(&'a [EndpointIndex]),
-    /// And by the plan; the first of them.
-    Planned(ArrayVec<EndpointIndex, 32>),
+    /// And by the plan.
+    Planned(ArrayVec<EndpointIndex, FEW>),
+    /// The same, where they are more.
+    Many(Box<[EndpointIndex]>),
 }
 
 impl Deref for Holders<'_> {
@@ -258,6 +263,7 @@ impl Deref for Holders<'_> {
         match self {
             Self::Told(told) => told,
             Self::Planned(all) => all,
+            Self::Many(all) => all,
         }
     }
 }
@@ -275,8 +281,14 @@ pub(crate) fn holders<'a>(pool: &'a Pool, request: &Request<'_>, plan: &PoolPlan
     match plan.get(model) {
         None => Holders::Told(told),
         Some(planned) => {
-            let homes = planned.homes.iter().map(|home| home.endpoint).filter(|home| !told.contains(home));
-            Holders::Planned(told.iter().copied().chain(homes).take(32).collect())
+            // The list of those who tell is in the pool's order.
+            let homes = planned.homes.iter().map(|home| home.endpoint).filter(|home| told.binary_search(home).is_err());
+            let all = told.iter().copied().chain(homes);
+            if told.len().saturating_add(planned.homes.len()) <= FEW {
+                Holders::Planned(all.collect())
+            } else {
+                Holders::Many(all.collect())
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use serde_json::{Value, json};
+use warmroute_tests::harness::Client;
 use warmroute_tests::mock::MockServer;
 
 use crate::rig::{Rig, infer_body, pool, ring_order, servers};
@@ -112,6 +113,37 @@ async fn an_endpoint_that_does_not_know_a_model_is_left_alone_with_it() -> Resul
     Ok(())
 }
 
+/// Marks are a worker's own: each has its 404 once.
+#[tokio::test]
+async fn every_worker_finds_out_once_who_does_not_know_a_model() -> Result<()> {
+    const REQUESTS: u64 = 24;
+    let order = ring_order(3, b"llama");
+    for workers in [1, 4] {
+        let mut servers = Vec::new();
+        for n in 0..3 {
+            let model = if n == order[0] { "bert" } else { "llama" };
+            servers.push(MockServer::builder().listen("127.0.0.1:0").models([model]).start().await?);
+        }
+        let rig = Rig::with(servers, |envoy, _| envoy.concurrency(workers)).await?;
+        let mut not_found = 0;
+        for sent in 1..=REQUESTS {
+            let reply = Client::http1().post(&rig.url("/v2/models/llama/infer"), &[], &infer_body()).await?;
+            match reply.status.as_u16() {
+                404 => not_found += 1,
+                status => assert_eq!((status, rig.served_by(&reply)?), (200, order[1])),
+            }
+            rig.await_count("served.pick", sent).await?;
+        }
+        let stats = rig.envoy.admin().stats("listener.").await?;
+        let connections = |name: &str| name.contains(".worker_") && name.ends_with(".downstream_cx_total");
+        let busy = stats.iter().filter(|(name, count)| connections(name) && **count > 0).count();
+        assert_eq!(not_found, busy, "{workers} workers: {stats:?}");
+        // Only one of four but by chance (1/4)^23.
+        assert_eq!(busy > 1, workers > 1, "{workers} workers: {stats:?}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn aliases_defaults_and_adapters_are_models() -> Result<()> {
     for workers in [1, 4] {
@@ -140,14 +172,16 @@ async fn aliases_defaults_and_adapters_are_models() -> Result<()> {
 /// Updates over the pool by choice; else to those that hold the model.
 #[tokio::test]
 async fn updates_go_over_the_pool_where_asked_for() -> Result<()> {
-    let rig = rig(3, 1, |plugin| {
-        plugin["pools"][0]["updates"] = json!("pool");
-        plugin["pools"][0]["endpoints"][1]["models"] = json!(["llama"]);
-    })
-    .await?;
-    let update = async || rig.chat_with(&[("x-model-id", "llama"), ("x-request-type", "update")], "llama").await;
-    let shares = rig.shares(60, update).await?;
-    // None is missed but by chance (2/3)^60.
-    assert!(shares.iter().all(|&share| share > 0), "{shares:?}");
+    for workers in [1, 4] {
+        let rig = rig(3, workers, |plugin| {
+            plugin["pools"][0]["updates"] = json!("pool");
+            plugin["pools"][0]["endpoints"][1]["models"] = json!(["llama"]);
+        })
+        .await?;
+        let update = async || rig.chat_anew(&[("x-model-id", "llama"), ("x-request-type", "update")], "llama").await;
+        let shares = rig.shares(60, update).await?;
+        // None is missed but by chance (2/3)^60.
+        assert!(shares.iter().all(|&share| share > 0), "{shares:?}");
+    }
     Ok(())
 }

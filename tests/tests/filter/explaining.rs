@@ -54,8 +54,8 @@ async fn a_trusted_caller_is_told_pick_fallbacks_and_refusals() -> Result<()> {
 async fn strangers_and_unasked_configurations_are_told_nothing() -> Result<()> {
     let stranger: fn(&mut Value) = |plugin| plugin["request"] = json!({"trusted": false});
     let off: fn(&mut Value) = |plugin| plugin["explain"] = json!({});
-    for change in [stranger, off] {
-        let rig = rig(1, change).await?;
+    for (workers, change) in [(1, stranger), (4, stranger), (1, off), (4, off)] {
+        let rig = rig(workers, change).await?;
         let reply = rig.chat_with(&[("x-model-id", "llama"), ASKING], "llama").await?;
         assert_eq!((reply.status.as_u16(), reply.header(EXPLANATION)), (200, None));
     }
@@ -65,13 +65,13 @@ async fn strangers_and_unasked_configurations_are_told_nothing() -> Result<()> {
 /// A proxy behind this one may trust it: what strangers may not say does not reach it.
 #[tokio::test]
 async fn what_strangers_may_not_say_is_not_handed_on() -> Result<()> {
-    for trusted in [false, true] {
+    for (workers, trusted) in [(1, false), (4, false), (1, true), (4, true)] {
         let server = MockServer::builder().listen("127.0.0.1:0").record(8).start().await?;
         let rig = Rig::with(vec![server], |envoy, addresses| {
             let mut plugin = pool(addresses, json!({}));
             plugin["request"] = json!({"trusted": trusted});
             plugin["explain"] = json!({"header": ASKING.0});
-            envoy.plugin_config(plugin)
+            envoy.plugin_config(plugin).concurrency(workers)
         })
         .await?;
         let headers = [("x-model-id", "llama"), ASKING, ("x-warmroute-urgency", "critical"), ("x-other", "kept")];
@@ -85,39 +85,50 @@ async fn what_strangers_may_not_say_is_not_handed_on() -> Result<()> {
 
 #[tokio::test]
 async fn a_refusal_explains_itself() -> Result<()> {
-    let rig = rig(1, |plugin| {
-        for n in 0..4 {
-            plugin["pools"][0]["endpoints"][n]["unhealthy"] = json!(true);
-        }
-    })
-    .await?;
-    let reply = rig.chat_with(&[("x-model-id", "llama"), ASKING], "llama").await?;
-    assert_eq!(reply.status, 503);
-    let text = reply.header(EXPLANATION).context("no explanation")?;
-    assert_eq!(
-        text,
-        "strategy=none reason=no_healthy_endpoint model=llama (header) \
-         refused=gpu-0:marked_unhealthy,gpu-1:marked_unhealthy,gpu-2:marked_unhealthy,gpu-3:marked_unhealthy"
-    );
+    for workers in [1, 4] {
+        let rig = rig(workers, |plugin| {
+            for n in 0..4 {
+                plugin["pools"][0]["endpoints"][n]["unhealthy"] = json!(true);
+            }
+        })
+        .await?;
+        let reply = rig.chat_with(&[("x-model-id", "llama"), ASKING], "llama").await?;
+        assert_eq!(reply.status, 503);
+        let text = reply.header(EXPLANATION).context("no explanation")?;
+        assert_eq!(
+            text,
+            "strategy=none reason=no_healthy_endpoint model=llama (header) \
+             refused=gpu-0:marked_unhealthy,gpu-1:marked_unhealthy,gpu-2:marked_unhealthy,gpu-3:marked_unhealthy"
+        );
+    }
     Ok(())
 }
 
 /// A name from a client cannot break the line, nor the header.
 #[tokio::test]
 async fn a_models_name_is_written_out_plainly() -> Result<()> {
-    let rig = rig(1, |_| ()).await?;
-    let reply = rig.chat_with(&[("x-model-id", "a b=c,d\te%"), ASKING], "llama").await?;
-    let text = reply.header(EXPLANATION).context("no explanation")?;
-    assert!(text.contains("model=a%20b%3Dc%2Cd%09e%25 (header)"), "{text}");
+    for workers in [1, 4] {
+        let rig = rig(workers, |_| ()).await?;
+        let reply = rig.chat_with(&[("x-model-id", "a b=c,d\te%"), ASKING], "llama").await?;
+        let text = reply.header(EXPLANATION).context("no explanation")?;
+        assert!(text.contains("model=a%20b%3Dc%2Cd%09e%25 (header)"), "{text}");
+    }
     Ok(())
 }
 
 #[tokio::test]
 async fn the_access_log_has_the_share_that_was_asked_for() -> Result<()> {
-    for (workers, ratio, expected) in [(1, 1.0, 100..=100), (4, 1.0, 100..=100), (1, 0.0, 0..=0), (1, 0.5, 25..=75)] {
+    for (workers, ratio, expected) in [
+        (1, 1.0, 100..=100),
+        (4, 1.0, 100..=100),
+        (1, 0.0, 0..=0),
+        (4, 0.0, 0..=0),
+        (1, 0.5, 25..=75),
+        (4, 0.5, 25..=75),
+    ] {
         let rig = rig(workers, |plugin| plugin["explain"] = json!({"log_ratio": ratio})).await?;
         for _ in 0..100 {
-            let reply = rig.chat("llama").await?;
+            let reply = rig.chat_anew(&[("x-model-id", "llama")], "llama").await?;
             assert_eq!(reply.header(EXPLANATION), None, "for the log only");
         }
         let log = eventually(SOON, "every request is in the log", || async {

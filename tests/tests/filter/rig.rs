@@ -55,6 +55,11 @@ impl Rig {
         self.client.post(&self.url("/v1/chat/completions"), headers, &chat_body(model)).await
     }
 
+    /// [`Self::chat_with`] over a new connection, which the kernel gives to any worker thread.
+    pub async fn chat_anew(&self, headers: &[(&str, &str)], model: &str) -> Result<Reply> {
+        Client::http1().post(&self.url("/v1/chat/completions"), headers, &chat_body(model)).await
+    }
+
     /// The position of the server that answered.
     pub fn served_by(&self, reply: &Reply) -> Result<usize> {
         let name = reply.header("x-served-by").with_context(|| format!("{}: {}", reply.status, reply.text()))?;

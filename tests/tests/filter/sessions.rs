@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use warmroute_tests::harness::{Client, Reply, config};
 
-use crate::rig::{Rig, chat_body, pool, servers};
+use crate::rig::{Rig, pool, servers};
 
 async fn rig(workers: usize, strategy: &str, session: Value) -> Result<Rig> {
     Rig::with(servers(4, "127.0.0.1:0").await?, move |envoy, addresses| {
@@ -19,7 +19,7 @@ async fn rig(workers: usize, strategy: &str, session: Value) -> Result<Rig> {
 
 async fn chat_anew(rig: &Rig, headers: &[(&str, &str)]) -> Result<Reply> {
     let headers = [headers, &[("x-model-id", "llama")]].concat();
-    Client::http1().post(&rig.url("/v1/chat/completions"), &headers, &chat_body("llama")).await
+    rig.chat_anew(&headers, "llama").await
 }
 
 /// Where the requests with these headers go, each over a connection of its own.
@@ -53,10 +53,12 @@ async fn a_session_header_keeps_its_requests_together() -> Result<()> {
 /// A model's homes come first: a session does not drag a model to a GPU that would have to load it.
 #[tokio::test]
 async fn a_session_does_not_move_a_model_off_its_ring() -> Result<()> {
-    let rig = rig(1, "ring", json!({})).await?;
-    let own = places(&rig, &[]).await?;
-    for session in ["a", "b", "c", "d", "e"] {
-        assert_eq!(places(&rig, &[("x-session-id", session)]).await?, own);
+    for workers in [1, 4] {
+        let rig = rig(workers, "ring", json!({})).await?;
+        let own = places(&rig, &[]).await?;
+        for session in ["a", "b", "c", "d", "e"] {
+            assert_eq!(places(&rig, &[("x-session-id", session)]).await?, own);
+        }
     }
     Ok(())
 }
@@ -90,50 +92,56 @@ async fn a_cookie_begins_a_session_and_keeps_it() -> Result<()> {
 /// What no session decides begins none: updates, what is refused, the ring, gRPC.
 #[tokio::test]
 async fn a_session_begins_only_where_it_decides() -> Result<()> {
-    let cookie = json!({"cookie": {"name": "gpu"}});
-    let pool_rig = rig(1, "p2c", cookie.clone()).await?;
-    let update = pool_rig.client.post(&pool_rig.url("/v2/repository/models/llama/load"), &[], &json!({})).await?;
-    assert_eq!((update.status.as_u16(), update.header("set-cookie")), (200, None), "{}", update.text());
-    let grpc = [("content-type", "application/grpc")];
-    assert_eq!(chat_anew(&pool_rig, &grpc).await?.header("set-cookie"), None);
-    assert!(chat_anew(&pool_rig, &[]).await?.header("set-cookie").is_some());
-    let ring = rig(1, "ring", cookie.clone()).await?;
-    assert_eq!(chat_anew(&ring, &[]).await?.header("set-cookie"), None);
-    let nobody = Rig::with(servers(1, "127.0.0.1:0").await?, move |envoy, addresses| {
-        let mut plugin = pool(addresses, json!({"strategy": "p2c"}));
-        plugin["request"] = json!({"session": cookie});
-        plugin["pools"][0]["endpoints"][0]["unhealthy"] = json!(true);
-        envoy.plugin_config(plugin)
-    })
-    .await?;
-    let refused = chat_anew(&nobody, &[]).await?;
-    assert_eq!((refused.status.as_u16(), refused.header("set-cookie")), (503, None));
+    for workers in [1, 4] {
+        let cookie = json!({"cookie": {"name": "gpu"}});
+        let pool_rig = rig(workers, "p2c", cookie.clone()).await?;
+        let update = Client::http1().post(&pool_rig.url("/v2/repository/models/llama/load"), &[], &json!({})).await?;
+        assert_eq!((update.status.as_u16(), update.header("set-cookie")), (200, None), "{}", update.text());
+        let grpc = [("content-type", "application/grpc")];
+        assert_eq!(chat_anew(&pool_rig, &grpc).await?.header("set-cookie"), None);
+        assert!(chat_anew(&pool_rig, &[]).await?.header("set-cookie").is_some());
+        let ring = rig(workers, "ring", cookie.clone()).await?;
+        assert_eq!(chat_anew(&ring, &[]).await?.header("set-cookie"), None);
+        let nobody = Rig::with(servers(1, "127.0.0.1:0").await?, |envoy, addresses| {
+            let mut plugin = pool(addresses, json!({"strategy": "p2c"}));
+            plugin["request"] = json!({"session": cookie.clone()});
+            plugin["pools"][0]["endpoints"][0]["unhealthy"] = json!(true);
+            envoy.plugin_config(plugin).concurrency(workers)
+        })
+        .await?;
+        let refused = chat_anew(&nobody, &[]).await?;
+        assert_eq!((refused.status.as_u16(), refused.header("set-cookie")), (503, None));
+    }
     Ok(())
 }
 
 #[tokio::test]
 async fn a_cookie_that_came_by_https_is_secure() -> Result<()> {
-    let rig = Rig::with(servers(2, "127.0.0.1:0").await?, |envoy, addresses| {
-        let mut plugin = pool(addresses, json!({"strategy": "p2c"}));
-        plugin["request"] = json!({"session": {"cookie": {"name": "gpu"}}});
-        envoy.plugin_config(plugin).edit(|bootstrap| {
-            let http = config::http_manager(bootstrap, config::LISTENER)?;
-            http["scheme_header_transformation"] = json!({"scheme_to_overwrite": "https"});
-            Ok(())
+    for workers in [1, 4] {
+        let rig = Rig::with(servers(2, "127.0.0.1:0").await?, |envoy, addresses| {
+            let mut plugin = pool(addresses, json!({"strategy": "p2c"}));
+            plugin["request"] = json!({"session": {"cookie": {"name": "gpu"}}});
+            envoy.plugin_config(plugin).concurrency(workers).edit(|bootstrap| {
+                let http = config::http_manager(bootstrap, config::LISTENER)?;
+                http["scheme_header_transformation"] = json!({"scheme_to_overwrite": "https"});
+                Ok(())
+            })
         })
-    })
-    .await?;
-    let reply = chat_anew(&rig, &[]).await?;
-    let cookie = reply.header("set-cookie").context("no cookie")?;
-    assert!(cookie.ends_with("; HttpOnly; SameSite=Lax; Secure"), "{cookie}");
+        .await?;
+        let reply = chat_anew(&rig, &[]).await?;
+        let cookie = reply.header("set-cookie").context("no cookie")?;
+        assert!(cookie.ends_with("; HttpOnly; SameSite=Lax; Secure"), "{cookie}");
+    }
     Ok(())
 }
 
 #[tokio::test]
 async fn a_cookie_that_is_not_to_be_set_is_still_read() -> Result<()> {
-    let rig = rig(1, "p2c", json!({"cookie": {"name": "gpu", "ttl_seconds": 0}})).await?;
-    assert_eq!(chat_anew(&rig, &[]).await?.header("set-cookie"), None);
-    assert_eq!(places(&rig, &[("cookie", "gpu=mine")]).await?.len(), 1);
+    for workers in [1, 4] {
+        let rig = rig(workers, "p2c", json!({"cookie": {"name": "gpu", "ttl_seconds": 0}})).await?;
+        assert_eq!(chat_anew(&rig, &[]).await?.header("set-cookie"), None);
+        assert_eq!(places(&rig, &[("cookie", "gpu=mine")]).await?.len(), 1);
+    }
     Ok(())
 }
 

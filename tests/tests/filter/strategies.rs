@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use warmroute_tests::harness::{Client, Reply};
 
-use crate::rig::{Rig, chat_body, hang_one, pool, ring_order, servers};
+use crate::rig::{Rig, hang_one, pool, ring_order, servers};
 
 /// Worker threads that every item is tried with.
 const WORKERS: [usize; 2] = [1, 4];
@@ -18,9 +18,9 @@ async fn rig(count: usize, workers: usize, fields: Value) -> Result<Rig> {
     .await
 }
 
-/// Over a new connection, which the kernel gives to any worker thread.
+/// By any worker.
 async fn chat_anew(rig: &Rig, headers: &[(&str, &str)]) -> Result<Reply> {
-    Client::http1().post(&rig.url("/v1/chat/completions"), headers, &chat_body("llama")).await
+    rig.chat_anew(headers, "llama").await
 }
 
 #[tokio::test]
@@ -41,20 +41,23 @@ async fn round_robin_takes_turns_for_each_model() -> Result<()> {
     Ok(())
 }
 
+/// By the requests of the same worker; others do not see them. HTTP/2, so that the client has one connection and worker.
 #[tokio::test]
 async fn least_request_leaves_the_busy_endpoint_alone() -> Result<()> {
     for workers in WORKERS {
-        let rig = rig(3, workers, json!({"strategy": "least_request"})).await?;
+        let mut rig = rig(3, workers, json!({"strategy": "least_request"})).await?;
+        rig.client = Client::http2();
         let (hanging, busy) = hang_one(&rig).await?;
-        // By the connection that the hanging request's client keeps, so on any worker: each knows its own only.
         let shares = rig.shares(30, async || rig.chat("llama").await).await?;
-        if workers == 1 {
-            assert_eq!(shares[busy], 0, "{shares:?}");
-        }
-        assert_eq!(shares.iter().filter(|&&share| share > 0).count(), if shares[busy] > 0 { 3 } else { 2 });
+        assert_eq!(shares[busy], 0, "{workers} workers: {shares:?}");
+        assert!(shares.iter().enumerate().all(|(n, &share)| n == busy || share > 0), "the idle two: {shares:?}");
+        let shares = rig.shares(60, async || chat_anew(&rig, &[("x-model-id", "llama")]).await).await?;
+        // Three in four of these connections are other workers', and each of theirs goes there by 1/3: none but by chance
+        // (3/4)^60, about 1 in 3·10^7.
+        assert_eq!(shares[busy] > 0, workers > 1, "{workers} workers: {shares:?}");
         hanging.abort();
         rig.await_in_flight(0).await?;
-        rig.await_count("pick.least_request", 31).await?;
+        rig.await_count("pick.least_request", 91).await?;
     }
     Ok(())
 }
@@ -124,13 +127,16 @@ async fn planned_models_go_to_their_homes_and_others_by_the_ring() -> Result<()>
 /// A dead home is passed over by Envoy's retry to the other home.
 #[tokio::test]
 async fn the_other_home_serves_when_one_is_gone() -> Result<()> {
-    let plan = json!({"fixed": {"models": [{"id": "llama", "homes": ["gpu-2", "gpu-3"]}]}});
-    let rig = rig(4, 1, json!({"plan": plan})).await?;
-    rig.servers[2].crash().await;
-    for _ in 0..20 {
-        assert_eq!(rig.served_by(&rig.chat("llama").await?)?, 3);
+    for workers in WORKERS {
+        let plan = json!({"fixed": {"models": [{"id": "llama", "homes": ["gpu-2", "gpu-3"]}]}});
+        let rig = rig(4, workers, json!({"plan": plan})).await?;
+        rig.servers[2].crash().await;
+        for _ in 0..20 {
+            assert_eq!(rig.served_by(&chat_anew(&rig, &[("x-model-id", "llama")]).await?)?, 3);
+        }
+        rig.await_count("outcome.success", 20).await?;
     }
-    rig.await_count("outcome.success", 20).await
+    Ok(())
 }
 
 #[tokio::test]
@@ -152,19 +158,21 @@ async fn a_model_has_its_own_strategy() -> Result<()> {
 /// Twice the weight, twice the models; none, none.
 #[tokio::test]
 async fn weights_move_models() -> Result<()> {
-    let rig = Rig::with(servers(3, "127.0.0.1:0").await?, |envoy, addresses| {
-        let mut plugin = pool(addresses, json!({}));
-        plugin["pools"][0]["endpoints"][0]["weight"] = json!(4.0);
-        plugin["pools"][0]["endpoints"][1]["weight"] = json!(0.0);
-        envoy.plugin_config(plugin)
-    })
-    .await?;
-    let mut shares = [0; 3];
-    for n in 0..100 {
-        shares[rig.served_by(&rig.chat(&format!("model-{n}")).await?)?] += 1;
+    for workers in WORKERS {
+        let rig = Rig::with(servers(3, "127.0.0.1:0").await?, |envoy, addresses| {
+            let mut plugin = pool(addresses, json!({}));
+            plugin["pools"][0]["endpoints"][0]["weight"] = json!(4.0);
+            plugin["pools"][0]["endpoints"][1]["weight"] = json!(0.0);
+            envoy.plugin_config(plugin).concurrency(workers)
+        })
+        .await?;
+        let mut shares = [0; 3];
+        for n in 0..100 {
+            shares[rig.served_by(&chat_anew(&rig, &[("x-model-id", &format!("model-{n}"))]).await?)?] += 1;
+        }
+        // 80 of 100 at gpu-0; the ring's own unevenness is 8 % of a share, and these names are fixed.
+        assert_eq!(shares[1], 0, "{shares:?}");
+        assert!((65..=92).contains(&shares[0]), "{shares:?}");
     }
-    // 80 of 100 at gpu-0; the ring's own unevenness is 8 % of a share, and these names are fixed.
-    assert_eq!(shares[1], 0, "{shares:?}");
-    assert!((65..=92).contains(&shares[0]), "{shares:?}");
     Ok(())
 }

@@ -301,6 +301,22 @@ fn updates_stay_with_the_holders_or_go_over_the_pool() {
     assert_eq!(firsts(UpdateScope::Pool), (0..6).collect());
 }
 
+/// Forty endpoints tell that they have the model, and it is planned for two more: an update concerns all of them.
+#[test]
+fn an_update_reaches_every_holder_and_home_however_many_there_are() {
+    let mut set = endpoints(50);
+    set.iter_mut().take(40).for_each(|endpoint| endpoint.resident = Some(Resident::from_ids(["llama"])));
+    let live = planned(&[5, 44, 47], set);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
+    let mut first = || match live.answer(&Request::update(b"llama"), NOW, &mut rng) {
+        Answer::Pick(pick) => pick.endpoints[0].0,
+        answer => panic!("{answer:?}"),
+    };
+    // Each is missed but by chance (41/42)^1000, about 1 in 3·10^10.
+    let firsts: std::collections::BTreeSet<u32> = (0..1_000).map(|_| first()).collect();
+    assert_eq!(firsts, (0..40).chain([44, 47]).collect());
+}
+
 #[test]
 fn positions_follow_the_list() {
     for (position, reason) in Reason::ALL.into_iter().enumerate() {

@@ -420,6 +420,16 @@ mod tests {
             warmth
         }
 
+        /// One of the model's homes, in turn; without any some endpoint.
+        fn home(&self, model: u64, turn: usize) -> usize {
+            let homes = self.planner.current().get(model).map_or(&[][..], |placement| &placement.homes);
+            let home = homes.iter().cycle().nth(turn);
+            self.pool
+                .iter()
+                .position(|endpoint| Some(&endpoint.key()) == home)
+                .unwrap_or(model as usize % self.pool.len())
+        }
+
         fn homes(&self, model: u64) -> usize {
             self.planner.current().get(model).map_or(0, |placement| placement.homes.len())
         }
@@ -528,6 +538,31 @@ mod tests {
         let change =
             gateway.planner.tick_where(now, &pool, &ring, Health::Scored, &|index, _| index != EndpointIndex(1));
         assert_eq!(change.unwrap().changed[0].1.homes[..], [gateway.key(2)]);
+    }
+
+    /// Twelve models of 3 requests a second and one of 24, 40 % of all, on twelve endpoints of two units. At 50 ms each
+    /// that is work of 0.15 and of 1.2 endpoints: at θ = 0.16 it needs 12 · 1 + ⌈1.2 ÷ 0.16⌉ = 20 of 24 units, at 0.13 it
+    /// would need 12 · 2 + 10 = 34. So eight homes.
+    #[test]
+    fn a_hot_model_gets_as_many_homes_as_its_share_needs() {
+        const HOT: u64 = 12;
+        let mut gateway = Gateway::new(12, SelfSettings::default());
+        gateway.pool.iter_mut().for_each(|endpoint| endpoint.memory_units = 2);
+        let mut last = None;
+        for _ in 0..8 {
+            for model in 0..=HOT {
+                for n in 0..if model == HOT { 24 } else { 3 } {
+                    let endpoint = gateway.home(model, n);
+                    gateway.request(endpoint, model, Outcome::Success);
+                }
+            }
+            last = gateway.tick(SECOND);
+        }
+        let outcome = &gateway.planner.report().outcome;
+        assert_eq!((outcome.share_target, outcome.lanes, outcome.tail), (0.16, 0, 0));
+        assert_eq!(gateway.homes(HOT), 8);
+        assert!((0..HOT).all(|model| gateway.homes(model) == 1));
+        assert_eq!(last, None, "and there they stay");
     }
 
     #[test]

@@ -287,6 +287,7 @@ mod tests {
     use super::super::board::tests::inputs;
     use super::*;
     use crate::endpoint::EndpointIndex;
+    use crate::hash::hash;
     use crate::ring::{Point, Ring};
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -344,6 +345,55 @@ mod tests {
         let outcome = plan(&mut planner, &endpoints, &[model(50, 1.0)]);
         assert_eq!((outcome.version, outcome.change), (41, None));
         assert_eq!(plan(&mut planner, &endpoints, &[model(50, 1.0), model(51, 1.0)]).version, 42);
+    }
+
+    /// Twelve endpoints of two units; twenty models have a demand of 0.3 each, six next to none. One lane leaves 22 units,
+    /// so that four models are the tail. Each home at θ = 0.3, since 0.25 would need two of twenty models.
+    #[test]
+    fn a_restored_plan_keeps_its_lanes_its_tail_and_its_share() {
+        let endpoints = inputs(&[2; 12]);
+        let models: Vec<ModelInput> = (0..26).map(|n| model(50 + 40 * n, if n < 20 { 6.0 } else { 0.05 })).collect();
+        let mut planner = Planner::default();
+        plan(&mut planner, &endpoints, &models);
+        let settled = plan(&mut planner, &endpoints, &models);
+        assert_eq!((settled.lanes, settled.pinned, settled.tail, settled.share_target), (1, 22, 4, 0.3));
+        assert_eq!(settled.change, None);
+        let mut restored = Planner::default();
+        restored.restore(planner.current());
+        assert_eq!(plan(&mut restored, &endpoints, &models), settled);
+        assert_eq!(restored.current(), planner.current());
+    }
+
+    /// Endpoints `gpu-0` to `gpu-3` of two units. Demands of 1, 0.4, 0.2, 0.1 and 0.05 need 3 + 2 + 1 + 1 + 1 = 8 of 8 units
+    /// at θ = 0.35, and 4 + 2 + 3 = 9 at 0.3. Where the homes are is by xxh64 ring order, computed once: it moves when the
+    /// ring or the planner does, natively or in the module, which must be noticed.
+    #[test]
+    fn golden_plan_of_a_small_pool() {
+        let pool = crate::endpoint::tests::endpoints(4);
+        let inputs: Vec<EndpointInput<'_>> = pool
+            .iter()
+            .map(|endpoint| EndpointInput { key: endpoint.key(), up: true, speed: 1.0, memory_units: 2, resident: &[] })
+            .collect();
+        let names = ["llama", "bert", "qwen", "phi", "gpt"];
+        let models: Vec<ModelInput> = names
+            .iter()
+            .zip([20.0, 8.0, 4.0, 2.0, 1.0])
+            .map(|(name, rate)| model(hash(name.as_bytes()), rate))
+            .collect();
+        let mut planner = Planner::default();
+        let ring = Ring::new(&pool, 150);
+        let outcome = planner.plan(&Inputs {
+            endpoints: &inputs,
+            models: &models,
+            ring: &ring,
+            capacity: 20.0,
+            servable: &|_, _| true,
+        });
+        assert_eq!((outcome.share_target, outcome.lanes, outcome.pinned, outcome.moves), (0.35, 0, 5, 8));
+        let position = |home: &u64| pool.iter().position(|endpoint| endpoint.key() == *home).unwrap();
+        let found: Vec<Vec<usize>> =
+            models.iter().map(|input| homes(&planner, input.model).iter().map(position).collect()).collect();
+        assert_eq!(found, [&[1, 2, 0][..], &[3, 0], &[3], &[2], &[1]]);
     }
 
     #[test]
