@@ -50,7 +50,7 @@ fn a_run_ends_with_its_numbers_in_one_line_and_loads_less_by_warmroute() -> Resu
     for (zipf, ring_loads_less) in [("0", 5), ("0.9", 10), ("1.2", 10)] {
         let folder = tempfile::tempdir()?;
         let out = folder.path().to_str().context("a folder that is not UTF-8")?;
-        let output = demo(&["run", "--seconds=8", "--warmup=4", "--zipf", zipf, "--out", out])?;
+        let output = demo(&["run", "--seconds=5", "--warmup=4", "--zipf", zipf, "--out", out])?;
         let out = text(&output.stdout);
         assert!(output.status.success(), "{out}\n{}", text(&output.stderr));
 
@@ -67,7 +67,7 @@ fn a_run_ends_with_its_numbers_in_one_line_and_loads_less_by_warmroute() -> Resu
         }
         let cold = |policy: &str| line[policy]["cold_loads"].as_u64().context("no cold loads");
         let round_robin = cold("round_robin")?;
-        // Most of 8 · 80 requests.
+        // Most of 5 · 80 requests.
         assert!(round_robin >= 100, "Zipf {zipf}: {line}");
         assert!(round_robin >= 20 * cold("warmroute")?, "Zipf {zipf}: {line}");
         assert!(round_robin >= ring_loads_less * cold("ring")?, "Zipf {zipf}: {line}");

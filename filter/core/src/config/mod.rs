@@ -1,5 +1,5 @@
-//! The plugin configuration, in five steps: the JSON as it stands there ([`tree`]), the strict wire form ([`wire`], read
-//! by [`shape`]), defaults and ranges in one place ([`limits`]), validation that names the path of every mistake
+//! The plugin configuration, in five steps: the JSON as it stands there (`tree`), the strict wire form ([`wire`], read
+//! by `shape`), defaults and ranges in one place ([`limits`]), validation that names the path of every mistake
 //! ([`ConfigError`]), and the runtime objects ([`Config`]).
 
 mod aliases;
